@@ -1,0 +1,1 @@
+"""Thin loops over the core: order, payment time-out, events, keeper."""

@@ -1,0 +1,1 @@
+"""What fulfils the ports; only the bootstrap imports from here."""

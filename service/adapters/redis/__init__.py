@@ -1,0 +1,1 @@
+"""Stock in Redis or Valkey, by the Lua scripts."""

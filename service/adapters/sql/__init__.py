@@ -1,0 +1,1 @@
+"""Orders and everything durable, by SQLAlchemy Core on MySQL, MariaDB or SQLite."""

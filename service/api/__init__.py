@@ -1,0 +1,1 @@
+"""The HTTP surface: storefront, payments and desk."""

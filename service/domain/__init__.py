@@ -1,0 +1,1 @@
+"""Pure values, states and decisions; imports nothing of ours."""

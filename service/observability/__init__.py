@@ -1,0 +1,1 @@
+"""Metrics and log actions, each declared once with what it means."""
