@@ -1,0 +1,138 @@
+# Everything here needs Python 3.11 or newer and nothing else; `make` alone lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+LOCKS := requirements
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+UV_VERSION := 0.13.9
+
+# Quick: what needs no server, breaks nothing and takes seconds. ARGS is handed to the command of a target.
+QUICK := not server and not slow and not faults
+ARGS ?=
+DEMO_ARGS = $(if $(BUYERS),--buyers $(BUYERS)) $(ARGS)
+
+.PHONY: help
+help: ## list the targets
+	@echo "Dropgate. Targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "Variables: PYTHON=python3.12 (which Python), VENV=$(VENV), ARGS='...' (more for the command), BUYERS=100000 (demo)"
+
+# --- for trying it ----------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 buyers, all on this machine
+	@$(BIN)/dropgate demo $(DEMO_ARGS)
+
+# --- for changing it --------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: lint types layers ## all checks and all tests, also those that start real servers
+	@echo "==> tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: unit
+unit: $(VENV)/.dev ## the quick tests: no server, nothing slow, nothing broken on purpose
+	@$(BIN)/python -m pytest -m "$(QUICK)" $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## style: ruff, format and the measures of scripts/tidy.py
+	@echo "==> lint"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "make fix formats these files." >&2; $(BIN)/ruff format --check . >&2; exit 1; }
+	@$(BIN)/python scripts/tidy.py
+
+.PHONY: fix
+fix: $(VENV)/.dev ## let ruff repair and format what it can
+	@$(BIN)/ruff check --fix . || true
+	@$(BIN)/ruff format .
+
+.PHONY: types
+types: $(VENV)/.dev ## mypy, strict for service and consumers
+	@echo "==> types"
+	@$(BIN)/mypy
+
+.PHONY: layers
+layers: $(VENV)/.dev ## the import rules
+	@echo "==> layers"
+	@$(BIN)/lint-imports --no-logo
+
+.PHONY: model
+model: ## check the protocol's model with Spin (installs nothing)
+	@echo "==> model"
+	@for tool in spin gcc; do command -v $$tool >/dev/null || { \
+	    echo "The model check needs $$tool: on Debian or Ubuntu, 'apt-get install spin gcc'; on macOS, 'brew install spin gcc'." >&2; \
+	    exit 1; }; done
+	@docs/model/run $(ARGS)
+
+# --- for releasing it -------------------------------------------------------------------------------------------------
+
+.PHONY: wheel
+wheel: $(VENV)/.dev ## build the wheel into dist/ and look whether Lua and SQL are in it
+	@rm -rf dist
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+	@for part in service/_resources/lua/reserve.lua service/_resources/sql/schema.sql service/cli/main.py consumers/; do \
+	    $(BIN)/python -m zipfile -l dist/*.whl | grep "^$$part" >/dev/null || { echo "The wheel lacks $$part." >&2; exit 1; }; done
+	@ls dist/*.whl
+
+# The dev lock is made first and binds the others, so that a thing has one version everywhere. A mirror set for pip is
+# used for uv too; no address gets into the files.
+LOCK_VENV := .venv-lock
+COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(LOCK_VENV)/bin/uv pip compile --quiet --universal \
+    --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links --no-annotate $(LOCK_ARGS)
+
+.PHONY: lock
+lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (LOCK_ARGS=--upgrade: the newest)
+	@echo "==> lock"
+	@$(COMPILE) pyproject.toml --extra mysql --group dev -o $(LOCKS)/dev.lock
+	@$(COMPILE) pyproject.toml -c $(LOCKS)/dev.lock -o $(LOCKS)/base.lock
+	@$(COMPILE) --group pyproject.toml:build -c $(LOCKS)/dev.lock -o $(LOCKS)/build.lock
+	@! grep -nE '://|file:| @ |^-e|^[./]' $(LOCKS)/*.lock || { echo "A lock file has an address or a path in it." >&2; exit 1; }
+	@wc -l $(LOCKS)/*.lock
+
+.PHONY: clean
+clean: ## remove the environments, what was built and all caches; keeps .dropgate, the data
+	@rm -rf $(VENV) $(LOCK_VENV) build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+# --- the environment: one, with a stamp for what is in it -------------------------------------------------------------
+
+INSTALL_PROJECT = $(PIP) install --no-deps --no-build-isolation --editable .
+
+$(VENV)/.runtime: $(LOCKS)/base.lock $(LOCKS)/build.lock pyproject.toml
+	@$(MAKE) $(BIN)/.usable
+	@echo "==> installing what Dropgate needs to run into $(VENV) (once, about half a minute)"
+	@$(PIP) install --require-hashes -r $(LOCKS)/build.lock -r $(LOCKS)/base.lock
+	@$(INSTALL_PROJECT)
+	@touch $@
+
+$(VENV)/.dev: $(LOCKS)/dev.lock pyproject.toml
+	@$(MAKE) $(BIN)/.usable
+	@echo "==> installing Dropgate and the tools to work on it into $(VENV) (once, about a minute)"
+	@$(PIP) install --require-hashes -r $(LOCKS)/dev.lock
+	@$(INSTALL_PROJECT)
+	@touch $@ $(VENV)/.runtime
+
+$(LOCK_VENV)/.uv-$(UV_VERSION):
+	@$(MAKE) python-check
+	@$(PYTHON) -m venv $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
+	@touch $@
+
+# An environment whose Python is gone, or that was moved, is made anew.
+.PHONY: $(BIN)/.usable
+$(BIN)/.usable:
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	    $(MAKE) python-check; echo "==> making $(VENV)"; rm -rf $(VENV); \
+	    $(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make environments: on Debian or Ubuntu, 'apt-get install python3-venv'." >&2; exit 1; }; }
+
+.PHONY: python-check
+python-check:
+	@command -v $(PYTHON) >/dev/null || { echo "Dropgate needs Python 3.11 or newer, and there is no $(PYTHON): say which one by PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "Dropgate needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1): say which one by PYTHON=..." >&2; exit 1; }
