@@ -1,0 +1,156 @@
+"""The broker as the core sees it. One contract suite (tests/contract/) holds every transport to these words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from service.domain.check_back import Verdict
+
+
+class TopicType(StrEnum):
+    """`message.type` of a RocketMQ 5 topic. A message of another type is refused by the proxy."""
+
+    NORMAL = "NORMAL"
+    FIFO = "FIFO"
+    DELAY = "DELAY"
+    TRANSACTION = "TRANSACTION"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic that must exist, and the consumer group of ours that reads it (None: other services read it)."""
+
+    name: str
+    type: TopicType
+    group: str | None = None
+    max_attempts: int = 16
+    """Deliveries before the broker dead-letters. The order group's is effectively unlimited: only our code does it there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutgoingMessage:
+    """`fifo_group` orders a FIFO topic's messages; `deliver_at_ms` (UTC milliseconds) belongs to a DELAY topic, and a time
+    that is past means: at once."""
+
+    topic: str
+    body: bytes
+    key: str
+    fifo_group: str | None = None
+    deliver_at_ms: int | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """A message that this consumer holds for its invisible time. `attempt` counts from 1; `receipt` is the transport's."""
+
+    topic: str
+    message_id: str
+    key: str
+    body: bytes
+    attempt: int
+    born_at_ms: int
+    receipt: object
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """Processed for good: the broker forgets it for this group."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryAfter:
+    """Not now. It comes again no earlier than this; waiting is not failing."""
+
+    delay_s: float
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dead:
+    """Never: to the dead letters of the group (`%DLQ%group`)."""
+
+    why: str
+
+
+Outcome = Done | RetryAfter | Dead
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRequest:
+    """The broker asks what became of a half message. `check` counts from 1."""
+
+    topic: str
+    message_id: str
+    key: str
+    body: bytes
+    check: int
+
+
+CheckBack = Callable[[CheckRequest], Awaitable[Verdict]]
+"""Answers a check-back. It never raises and is quick: UNKNOWN on any doubt."""
+
+Decide = Callable[[], Awaitable[Verdict]]
+"""Runs between the half receipt and the end of the transaction: the local transaction."""
+
+
+class TransactionalProducer(Protocol):
+    async def transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
+        """Send the half message, run `decide` once the broker has it, end the transaction as it says.
+
+        BrokerUnavailable before `decide` ran: no half receipt, `decide` was not called. After it nothing is raised: a COMMIT
+        or ROLLBACK that fails is a hint lost, the check-back resolves it. Not cancelled midway: callers shield it.
+        """
+
+
+class Publisher(Protocol):
+    async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Store the messages, in order within a FIFO group. BrokerUnavailable: some may be stored."""
+
+
+class Consumer(Protocol):
+    async def receive(self, max_messages: int, wait_s: float) -> Sequence[Delivery]:
+        """Up to `max_messages`, waiting up to `wait_s` for the first one."""
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Say what became of it. A failed settle means that it comes again."""
+
+    async def close(self) -> None:
+        """Stop receiving. What is held and not settled comes again after its invisible time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """What of the order topic has not ended: half messages without a verdict, and committed messages not acknowledged.
+
+    None: this broker cannot say."""
+
+    halves: int | None
+    undelivered: int | None
+
+
+class Transport(Protocol):
+    """One broker connection: `start` before anything else, `close` last."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def producer(self, topic: str, check_back: CheckBack) -> TransactionalProducer:
+        """Registers this process for the topic's check-backs, without waiting for traffic."""
+
+    def publisher(self) -> Publisher: ...
+
+    async def consumer(self, topic: str, group: str, *, invisible_s: float) -> Consumer: ...
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        """Make what is missing; leave what is there."""
+
+    async def missing(self, topics: Sequence[Topic]) -> Sequence[str]:
+        """One sentence for each topic, type or group that is not as wanted, with the remedy. Empty: all there."""
+
+    async def backlog(self, topic: str, group: str) -> Backlog: ...

@@ -1,0 +1,233 @@
+"""SQL as the core sees it. Whatever moves stock runs inside `OrderStore.transact`, behind the sale's row lock."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from service.domain.event import Event
+from service.domain.ids import BatchId, BuyerId, EventId, PaymentId, ReservationId, SaleId
+from service.domain.ledger import SqlTerms
+from service.domain.order import Order, Owed
+from service.domain.payment import Payment, PaymentOutcome, RefundReason
+from service.domain.reservation import Status
+from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
+from service.domain.stock import Effect, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class StockMovement:
+    """A row of the append-only ledger; `delta` is added to the sale's `available`. `key` makes the row unique."""
+
+    key: str
+    sale_id: SaleId
+    kind: str
+    delta: int
+    reservation_id: ReservationId | None = None
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPayment:
+    payment: Payment
+    outcome: PaymentOutcome
+    received_at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adjustment:
+    """An operator's change of stock. `applied`: SQL has it."""
+
+    id: str
+    sale_id: SaleId
+    delta: int
+    applied: bool
+    redis_epoch: int | None
+
+
+class SaleTransaction(Protocol):
+    """An open transaction that holds the locks of the sale rows it was opened for, in ascending order of id."""
+
+    @property
+    def sales(self) -> Mapping[SaleId, Sale]:
+        """The locked rows. A sale that does not exist is absent."""
+
+    async def orders(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Order]: ...
+
+    async def decisions(self, batch_ids: Sequence[BatchId]) -> dict[BatchId, frozenset[ReservationId]]:
+        """The losers of the batches that have a decision row."""
+
+    async def buyer_units(self, sale_id: SaleId, buyers: Sequence[BuyerId]) -> dict[BuyerId, int]: ...
+
+    async def epoch_ends_ms(self, sale_id: SaleId, epochs: Sequence[int]) -> dict[int, int]:
+        """When these epochs ended; one that has not ended is absent."""
+
+    async def insert_orders(self, orders: Sequence[Order]) -> None: ...
+
+    async def replace_order(self, order: Order, *, expected: Status) -> bool:
+        """The one conditional UPDATE that decides pay against cancel: False if the row is no longer `expected`."""
+
+    async def move_stock(self, movements: Sequence[StockMovement]) -> None:
+        """Append to the ledger and add the deltas to `available`, never below 0."""
+
+    async def add_buyer_units(self, sale_id: SaleId, deltas: Mapping[BuyerId, int], limit: int) -> None:
+        """Conditional: a counter never passes `limit` nor falls below 0."""
+
+    async def record_decision(self, sale_id: SaleId, batch_id: BatchId, losers: Sequence[ReservationId], at_ms: int) -> None:
+        """Who lost in a batch, before a loser is answered. Repeatable."""
+
+    async def emit(self, events: Sequence[Event]) -> None:
+        """Into the outbox. An event id that is there already is left alone."""
+
+    async def owe(self, owed: Sequence[Owed]) -> None:
+        """Effects owed to Redis; one a reservation."""
+
+    async def payment(self, id: PaymentId) -> StoredPayment | None: ...
+
+    async def insert_payment(self, stored: StoredPayment) -> None: ...
+
+    async def resolve_payment(self, id: PaymentId, outcome: PaymentOutcome, at_ms: int) -> None: ...
+
+    async def waiting_payments_of(self, ids: Sequence[ReservationId]) -> Sequence[StoredPayment]: ...
+
+    async def insert_refund(self, payment: Payment, reason: RefundReason, at_ms: int) -> None:
+        """The one refund record of a payment: unique by payment id."""
+
+    async def adjustment(self, id: str) -> Adjustment | None: ...
+
+    async def put_adjustment(self, adjustment: Adjustment, at_ms: int) -> None:
+        """Insert, or replace the one with its id."""
+
+    async def audit(self, actor: str, act: str, subject: str, why: str, detail: Mapping[str, object], at_ms: int) -> None: ...
+
+
+T = TypeVar("T")
+Work = Callable[[SaleTransaction], Awaitable[T]]
+
+
+class OrderStore(Protocol):
+    async def transact(self, sale_ids: Sequence[SaleId], work: Work[T]) -> T:
+        """Lock the sale rows, ascending, run `work`, COMMIT.
+
+        Deadlock and lock-wait errors run it again, with jitter and a bound. StoreUnavailable: the COMMIT may have happened;
+        `work` must be such that running it again is right (rows it meets decide).
+        """
+
+    async def order(self, id: ReservationId) -> Order | None: ...
+
+    async def orders(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Order]: ...
+
+    async def orders_of_buyer(self, sale_id: SaleId, buyer_id: BuyerId, limit: int) -> Sequence[Order]: ...
+
+    async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
+        """Of one batch: ids whose row this batch made, and the losers of its decision row (None: there is none)."""
+
+    async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
+        """Unpaid orders whose time was over before this, oldest first."""
+
+    async def owed(self, limit: int) -> Sequence[Owed]:
+        """Effects owed in their sale's current epoch, while Redis is its authority."""
+
+    async def clear_owed(self, owed: Sequence[Owed]) -> None:
+        """They are applied. An effect of another epoch is left."""
+
+    async def unsent_events(self, limit: int) -> Sequence[Event]:
+        """The outbox, in the order of its rows."""
+
+    async def mark_sent(self, ids: Sequence[EventId]) -> None: ...
+
+    async def waiting_payments(self, limit: int) -> Sequence[StoredPayment]: ...
+
+    async def terms(self, sale_id: SaleId) -> SqlTerms:
+        """Every SQL term of the ledger in one snapshot."""
+
+    async def unfinished_adjustments(self, limit: int) -> Sequence[Adjustment]: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What the loader reads at one instant, under the sale's row lock (design §3.3)."""
+
+    sale: Sale
+    available: int
+    held: int
+    buyer_units: Mapping[BuyerId, int]
+    records: Sequence[Record]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiKey:
+    """A bearer key as stored: SHA-256 of the secret, never the secret."""
+
+    id: str
+    hash: str
+    role: str
+    created_at_ms: int
+
+
+class SaleStore(Protocol):
+    """Sale rows, the road of authority, the leader's lease, keys. Changes of authority are compare-and-set."""
+
+    async def create(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> Sale:
+        """A draft under `sql`, epoch 1, all its stock available. Conflict if the id is taken by other rules."""
+
+    async def sale(self, sale_id: SaleId) -> Sale | None: ...
+
+    async def sales(self) -> Sequence[Sale]:
+        """Every sale that is not settled, and those settled last; bounded by SALES_MAX."""
+
+    async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
+        """Compare-and-set. `open` under the authority `redis` also sets `sold_in_epoch`, before anything can be sold."""
+
+    async def want_redis(self, sale_id: SaleId) -> None:
+        """Warm: the leader shall take this sale to its wanted authority."""
+
+    async def update_rules(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> None: ...
+
+    async def report_lost(self, sale_id: SaleId, epoch: int, found: ServerIds, now_ms: int) -> bool:
+        """Sticky, and only while the authority is `redis` in this epoch: True if it is the first report."""
+
+    async def dismiss_lost(self, sale_id: SaleId, epoch: int) -> None:
+        """The leader found the report to come from a misrouted process."""
+
+    async def change_authority(
+        self, sale_id: SaleId, *, leader: str, expected: tuple[Authority, int], to: Authority, now_ms: int
+    ) -> Sale | None:
+        """Compare-and-set on (authority, epoch), only while `leader` holds the lease. None: someone else was there.
+
+        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_ends_ms`). Leaving `redis`
+        after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared on the way. Arriving at
+        `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
+        """
+
+    async def snapshot(self, sale_id: SaleId, epoch: int) -> Snapshot | None:
+        """One snapshot under the row lock; settles what older epochs owed to Redis. None: no longer loading this epoch."""
+
+    async def acquire_lease(self, name: str, owner: str, now_ms: int, ttl_ms: int) -> bool:
+        """Take or renew it; False while another owner's is alive."""
+
+    async def release_lease(self, name: str, owner: str) -> None: ...
+
+    async def keys(self) -> Sequence[ApiKey]: ...
+
+    async def add_key(self, key: ApiKey) -> None: ...
+
+    async def schema_problem(self) -> str | None:
+        """Why this database is not as this release needs it, with the remedy; None: it is."""
+
+
+__all__ = [
+    "Adjustment",
+    "ApiKey",
+    "Effect",
+    "OrderStore",
+    "SaleStore",
+    "SaleTransaction",
+    "Snapshot",
+    "StockMovement",
+    "StoredPayment",
+    "Work",
+]
