@@ -1,1 +1,1 @@
-"""Dropgate: sell a limited drop without overselling, without losing an order, and without leaving anyone in doubt."""
+"""Dropgate: no overselling, no order lost, nobody left in doubt."""
