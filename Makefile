@@ -102,7 +102,8 @@ clean: ## remove the environments, what was built and all caches; keeps .dropgat
 
 # --- the environment: one, with a stamp for what is in it -------------------------------------------------------------
 
-INSTALL_PROJECT = $(PIP) install --no-deps --no-build-isolation --editable .
+INSTALL_PROJECT = $(PIP) install --no-deps --no-build-isolation --editable . && { $(PIP) check >&2 || { \
+    echo "The lock files do not fit pyproject.toml: make lock pins again." >&2; exit 1; }; }
 
 $(VENV)/.runtime: $(LOCKS)/base.lock $(LOCKS)/build.lock pyproject.toml
 	@$(MAKE) $(BIN)/.usable
