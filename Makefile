@@ -44,7 +44,7 @@ unit: $(VENV)/.dev ## the quick tests: no server, nothing slow, nothing broken o
 lint: $(VENV)/.dev ## style: ruff, format and the measures of scripts/tidy.py
 	@echo "==> lint"
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --quiet --check . || { echo "make fix formats these files." >&2; $(BIN)/ruff format --check . >&2; exit 1; }
+	@$(BIN)/ruff format --quiet --check . || { echo "These files are not formatted: make fix does it." >&2; exit 1; }
 	@$(BIN)/python scripts/tidy.py
 
 .PHONY: fix
@@ -102,8 +102,8 @@ clean: ## remove the environments, what was built and all caches; keeps .dropgat
 
 # --- the environment: one, with a stamp for what is in it -------------------------------------------------------------
 
-INSTALL_PROJECT = $(PIP) install --no-deps --no-build-isolation --editable . && { $(PIP) check >&2 || { \
-    echo "The lock files do not fit pyproject.toml: make lock pins again." >&2; exit 1; }; }
+INSTALL_PROJECT = $(PIP) install --no-deps --no-build-isolation --editable . && { found=$$($(BIN)/python -m pip check) || { \
+    echo "$$found" >&2; echo "The lock files do not fit pyproject.toml: make lock pins again." >&2; exit 1; }; }
 
 $(VENV)/.runtime: $(LOCKS)/base.lock $(LOCKS)/build.lock pyproject.toml
 	@$(MAKE) $(BIN)/.usable
