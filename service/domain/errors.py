@@ -9,13 +9,16 @@
     │   ├── Unauthenticated         401
     │   ├── Forbidden               403
     │   └── Busy                    429  a bound is reached; `retry_after_s`
-    └── InDoubt                     503  what happened, or will happen, is not known here
-        ├── OutcomeUnknown               the reservation may or may not come to be
-        ├── Unavailable                  nothing was written; a component is away
-        │   ├── StockUnavailable         Redis did not answer in time
-        │   ├── StoreUnavailable         SQL did not answer in time
-        │   └── BrokerUnavailable        the broker did not answer in time
-        └── EpochChanged                 the authority changed under the caller: start over
+    ├── InDoubt                     503  what happened, or will happen, is not known here
+    │   ├── OutcomeUnknown               the reservation may or may not come to be
+    │   ├── Unavailable                  nothing was written; a component is away
+    │   │   ├── StockUnavailable         Redis did not answer in time
+    │   │   ├── StoreUnavailable         SQL did not answer in time
+    │   │   └── BrokerUnavailable        the broker did not answer in time
+    │   └── EpochChanged                 the authority changed under the caller: start over
+    └── Permanent                   500  our own fault; nothing was written, and running it again cannot help
+        ├── InvariantBroken              a guard in the database held: a counter, or a row that exists only once
+        └── RowRefused                   the database cannot hold such a row
 
 The class carries the facts as fields; the docstring is the message. `api/problems.py` maps the classes to RFC 9457.
 """
@@ -178,3 +181,24 @@ class UndecodableMessage(DropgateError):
         super().__init__(why, schema)
         self.why = why
         self.schema = schema
+
+
+class Permanent(DropgateError):
+    """Our own fault: nothing was written, and running it again cannot help."""
+
+
+class InvariantBroken(Permanent):
+    """A guard in the database held: what was about to be written would break an invariant."""
+
+    def __init__(self, what: str, why: str | None = None) -> None:
+        super().__init__(what, why)
+        self.what = what
+        self.why = why
+
+
+class RowRefused(Permanent):
+    """The database cannot hold such a row, or does not understand the statement."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why

@@ -16,6 +16,13 @@ from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerId
 from service.domain.stock import Effect, Record
 
 
+SALES_MAX = 1000
+"""Sales that `SaleStore.sales` returns at most: each process reads them twice a second."""
+
+LEADER_LEASE = "leader"
+"""The name of the lease that `SaleStore.change_authority` looks at."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StockMovement:
     """A row of the append-only ledger; `delta` is added to the sale's `available`. `key` makes the row unique."""
@@ -37,7 +44,8 @@ class StoredPayment:
 
 @dataclass(frozen=True, kw_only=True)
 class Adjustment:
-    """An operator's change of stock. `applied`: SQL has it."""
+    """An operator's change of stock. `applied`: SQL has it. `redis_epoch`: it is owed to Redis in this epoch; None: nothing
+    (more) is owed there. Neither: it was refused."""
 
     id: str
     sale_id: SaleId
@@ -69,10 +77,11 @@ class SaleTransaction(Protocol):
         """The one conditional UPDATE that decides pay against cancel: False if the row is no longer `expected`."""
 
     async def move_stock(self, movements: Sequence[StockMovement]) -> None:
-        """Append to the ledger and add the deltas to `available`, never below 0."""
+        """Append to the ledger and add the deltas to `available`, never below 0; a key that is there is no second move
+        (InvariantBroken for both)."""
 
     async def add_buyer_units(self, sale_id: SaleId, deltas: Mapping[BuyerId, int], limit: int) -> None:
-        """Conditional: a counter never passes `limit` nor falls below 0."""
+        """Conditional: a counter never passes `limit` nor falls below 0 (InvariantBroken)."""
 
     async def record_decision(self, sale_id: SaleId, batch_id: BatchId, losers: Sequence[ReservationId], at_ms: int) -> None:
         """Who lost in a batch, before a loser is answered. Repeatable."""
@@ -81,7 +90,8 @@ class SaleTransaction(Protocol):
         """Into the outbox. An event id that is there already is left alone."""
 
     async def owe(self, owed: Sequence[Owed]) -> None:
-        """Effects owed to Redis; one a reservation."""
+        """Effects owed to Redis; one a reservation: a newer epoch's replaces it, and within an epoch the first stays, but for
+        KEEP."""
 
     async def payment(self, id: PaymentId) -> StoredPayment | None: ...
 
@@ -97,7 +107,7 @@ class SaleTransaction(Protocol):
     async def adjustment(self, id: str) -> Adjustment | None: ...
 
     async def put_adjustment(self, adjustment: Adjustment, at_ms: int) -> None:
-        """Insert, or replace the one with its id."""
+        """Insert, or replace the one with its id. The sale's `adjusted` follows `applied`; `available` is move_stock's."""
 
     async def audit(self, actor: str, act: str, subject: str, why: str, detail: Mapping[str, object], at_ms: int) -> None: ...
 
@@ -142,7 +152,8 @@ class OrderStore(Protocol):
     async def terms(self, sale_id: SaleId) -> SqlTerms:
         """Every SQL term of the ledger in one snapshot."""
 
-    async def unfinished_adjustments(self, limit: int) -> Sequence[Adjustment]: ...
+    async def unfinished_adjustments(self, limit: int) -> Sequence[Adjustment]:
+        """Owed to Redis in their sale's present epoch, or begun there (in any epoch) and not in SQL yet."""
 
     async def close(self) -> None: ...
 
@@ -185,7 +196,8 @@ class SaleStore(Protocol):
     async def want_redis(self, sale_id: SaleId) -> None:
         """Warm: the leader shall take this sale to its wanted authority."""
 
-    async def update_rules(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> None: ...
+    async def update_rules(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> None:
+        """Other rules from now on. Stock is not among them: InvalidRequest, it is changed by an adjustment."""
 
     async def report_lost(self, sale_id: SaleId, epoch: int, found: ServerIds, now_ms: int) -> bool:
         """Sticky, and only while the authority is `redis` in this epoch: True if it is the first report."""
@@ -200,7 +212,8 @@ class SaleStore(Protocol):
 
         The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_ends_ms`). Leaving `redis`
         after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared on the way. Arriving at
-        `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
+        `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it. Arriving at `loading` takes over
+        the segment count that the rules want.
         """
 
     async def snapshot(self, sale_id: SaleId, epoch: int) -> Snapshot | None:
@@ -220,6 +233,8 @@ class SaleStore(Protocol):
 
 
 __all__ = [
+    "LEADER_LEASE",
+    "SALES_MAX",
     "Adjustment",
     "ApiKey",
     "Effect",
