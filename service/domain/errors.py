@@ -15,6 +15,7 @@
     │   │   ├── StockUnavailable         Redis did not answer in time
     │   │   ├── StoreUnavailable         SQL did not answer in time
     │   │   └── BrokerUnavailable        the broker did not answer in time
+    │   │       └── BrokerRefused        it has no such topic or group, or the topic is of another type
     │   └── EpochChanged                 the authority changed under the caller: start over
     └── Permanent                   500  our own fault; nothing was written, and running it again cannot help
         ├── InvariantBroken              a guard in the database held: a counter, or a row that exists only once
@@ -123,6 +124,14 @@ class Busy(Refused):
         self.retry_after_s = retry_after_s
 
 
+class PermanentStoreError(DropgateError):
+    """SQL refuses this for good: trying again cannot help."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class InDoubt(DropgateError):
     """What happened is not known here."""
 
@@ -158,6 +167,10 @@ class StoreUnavailable(Unavailable):
 
 class BrokerUnavailable(Unavailable):
     """The broker did not answer in time; a message may still have been stored."""
+
+
+class BrokerRefused(BrokerUnavailable):
+    """A topic or group is missing at the broker, or of another type: nothing was stored, trying again is no use."""
 
 
 class EpochChanged(InDoubt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Task
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -104,12 +105,17 @@ class TransactionalProducer(Protocol):
 
         BrokerUnavailable before `decide` ran: no half receipt, `decide` was not called. After it nothing is raised: a COMMIT
         or ROLLBACK that fails is a hint lost, the check-back resolves it. Not cancelled midway: callers shield it.
+        What `decide` itself raises passes through, and the half message stays undecided: UNKNOWN.
+        BrokerRefused: the topic is missing or not of type TRANSACTION, or the message carries a delay or a FIFO group.
         """
 
 
 class Publisher(Protocol):
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Store the messages, in order within a FIFO group. BrokerUnavailable: some may be stored."""
+        """Store the messages, in order within a FIFO group. BrokerUnavailable: some may be stored.
+
+        BrokerRefused: a topic is missing, or not of its message's type.
+        """
 
 
 class Consumer(Protocol):
@@ -139,6 +145,9 @@ class Transport(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+    def background(self) -> Sequence[Task[None]]:
+        """The tasks that work from `start` to `close`. One that ends earlier is a fault: the process must stop."""
 
     async def producer(self, topic: str, check_back: CheckBack) -> TransactionalProducer:
         """Registers this process for the topic's check-backs, without waiting for traffic."""
