@@ -1,0 +1,159 @@
+"""One SQL database: its engine, set up so that every wait ends and every COMMIT is kept.
+
+SQLite: WAL, so that readers never wait for the writer. `synchronous=FULL`, because in WAL mode NORMAL does not flush at
+COMMIT: a power cut would take back orders whose message is acknowledged already. Transactions are begun by us
+(BEGIN IMMEDIATE to write: the lock is taken before anything is read, so nothing read is stale), not by the driver,
+which would begin at the first write only. Writers of one process queue in order; those of several wait `busy_timeout`.
+
+MySQL and MariaDB: READ COMMITTED (a status poll sees what others committed, F52), strict mode, UTC. The session's
+`wait_timeout` is short, because it is also how long the server keeps the row locks of a process that was paused or cut
+off in mid-transaction. aiomysql has no read time-out: the deadline of transactions.py bounds every statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from service.adapters.sql.types import MYSQL_NAMES
+
+DRIVERS = {"sqlite": "sqlite+aiosqlite", "mysql": "mysql+aiomysql", "mariadb": "mysql+aiomysql"}
+
+SQLITE_BUSY_MS = 1_000
+"""Shorter than any deadline: who waits longer tries again in transactions.py, which knows when to give up."""
+
+MYSQL_IDLE_S = 30
+MYSQL_RECYCLE_S = MYSQL_IDLE_S - 5
+"""A pooled connection is replaced before the server would close it."""
+MYSQL_LOCK_WAIT_S = 3
+"""The server's default of 50 s would outlast every deadline of ours."""
+MYSQL_SESSION = (
+    "SET SESSION time_zone = '+00:00', "
+    "sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', "
+    f"wait_timeout = {MYSQL_IDLE_S}, innodb_lock_wait_timeout = {MYSQL_LOCK_WAIT_S}"
+)
+
+WRITES = "dropgate_writes"
+"""Execution option of a connection whose transaction will write: SQLite begins it with BEGIN IMMEDIATE."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatabaseOptions:
+    """`timeout_s` bounds a read and a pool wait; `transaction_timeout_s` a writing transaction with all its retries."""
+
+    timeout_s: float = 5.0
+    transaction_timeout_s: float = 10.0
+    connect_timeout_s: float = 3.0
+    pool_max: int = 8
+    tls: ssl.SSLContext | None = None
+
+
+class Database:
+    """An engine with its options; `sql/` adapters share one."""
+
+    def __init__(self, url: str, options: DatabaseOptions | None = None) -> None:
+        self.options = options or DatabaseOptions()
+        self.url = with_driver(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.engine = _sqlite(self.url, self.options) if self.is_sqlite else _mysql(self.url, self.options)
+        self._writer = asyncio.Lock() if self.is_sqlite else None
+
+    @asynccontextmanager
+    async def reading(self, *, one_snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A connection in a transaction that only reads: each statement sees the newest, or all of them one instant."""
+        options = {"isolation_level": "REPEATABLE READ"} if one_snapshot and not self.is_sqlite else {}
+        async with self.engine.connect() as connection:
+            await connection.execution_options(**options)
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self, *, one_snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+        """A connection whose transaction may write. The caller commits; leaving without it rolls back."""
+        options: dict[str, object] = {WRITES: True}
+        if one_snapshot and not self.is_sqlite:
+            options["isolation_level"] = "REPEATABLE READ"
+        async with self._turn(), self.engine.connect() as connection:
+            await connection.execution_options(**options)
+            yield connection
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        if self._writer is None:
+            yield
+            return
+        async with self._writer:
+            yield
+
+    async def close(self) -> None:
+        async with asyncio.timeout(self.options.timeout_s):
+            await self.engine.dispose()
+
+
+def with_driver(url: str) -> URL:
+    """The URL with our driver for its database: sqlite, mysql or mariadb."""
+    parsed = make_url(url)
+    backend = parsed.get_backend_name()
+    if backend not in DRIVERS:
+        raise ValueError(f"Dropgate stores orders in SQLite, MySQL or MariaDB, not in {backend!r}")
+    return parsed.set(drivername=DRIVERS[backend])
+
+
+def is_mysql(connection: AsyncConnection) -> bool:
+    return connection.dialect.name in MYSQL_NAMES
+
+
+def _sqlite(url: URL, options: DatabaseOptions) -> AsyncEngine:
+    if url.database in (None, "", ":memory:"):
+        raise ValueError("Dropgate needs a SQLite file: orders must survive the process")
+    engine = create_async_engine(
+        url,
+        pool_size=options.pool_max,
+        max_overflow=0,
+        pool_timeout=options.timeout_s,
+        connect_args={"timeout": SQLITE_BUSY_MS / 1000},
+    )
+    event.listen(engine.sync_engine, "connect", _prepare_sqlite)
+    event.listen(engine.sync_engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {SQLITE_BUSY_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA synchronous = FULL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
+
+
+def _mysql(url: URL, options: DatabaseOptions) -> AsyncEngine:
+    connect_args: dict[str, object] = {
+        "charset": "utf8mb4",
+        "connect_timeout": options.connect_timeout_s,
+        "init_command": MYSQL_SESSION,
+    }
+    if options.tls is not None:
+        connect_args["ssl"] = options.tls
+    return create_async_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        pool_size=options.pool_max,
+        max_overflow=0,
+        pool_timeout=options.timeout_s,
+        pool_recycle=MYSQL_RECYCLE_S,
+        pool_pre_ping=True,
+        connect_args=connect_args,
+    )

@@ -1,0 +1,162 @@
+"""The order store: the order transaction, what is read beside it, and the lists that the keeper works through."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sqlalchemy import delete, false, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.sql import tables, terms, transactions
+from service.adapters.sql.database import Database
+from service.adapters.sql.queries import losers_by_batch, orders_by_id
+from service.adapters.sql.rows import (
+    AnyRow,
+    adjustment_of_row,
+    event_of_row,
+    order_of_row,
+    owed_of_row,
+    payment_of_row,
+)
+from service.adapters.sql.sale_rows import lock_sales
+from service.adapters.sql.sale_transaction import SqlSaleTransaction
+from service.adapters.sql.statements import chunks
+from service.domain.event import Event
+from service.domain.ids import BatchId, BuyerId, EventId, ReservationId, SaleId
+from service.domain.ledger import SqlTerms
+from service.domain.order import Order, Owed
+from service.domain.payment import PaymentOutcome
+from service.domain.reservation import Status
+from service.domain.sale import Authority
+from service.ports.orders import Adjustment, StoredPayment, Work
+
+T = TypeVar("T")
+
+
+class SqlOrderStore:
+    """Implements the port's OrderStore on SQLite, MySQL and MariaDB."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def transact(self, sale_ids: Sequence[SaleId], work: Work[T]) -> T:
+        async def locked(connection: AsyncConnection) -> T:
+            sales = await lock_sales(connection, sale_ids)
+            return await work(SqlSaleTransaction(connection, sales))
+
+        return await transactions.write(self._database, locked)
+
+    async def order(self, id: ReservationId) -> Order | None:  # the port's word
+        return (await self.orders([id])).get(id)
+
+    async def orders(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Order]:
+        async def work(connection: AsyncConnection) -> dict[ReservationId, Order]:
+            return await orders_by_id(connection, ids)
+
+        return await transactions.read(self._database, work)
+
+    async def orders_of_buyer(self, sale_id: SaleId, buyer_id: BuyerId, limit: int) -> Sequence[Order]:
+        row = tables.orders.c
+        statement = (
+            select(tables.orders)
+            .where(row.sale_id == sale_id, row.buyer_id == buyer_id)
+            .order_by(row.created_at_ms.desc(), row.id)
+            .limit(limit)
+        )
+        return [order_of_row(row) for row in await self._rows(statement)]
+
+    async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
+        row = tables.orders.c
+
+        async def work(
+            connection: AsyncConnection,
+        ) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
+            decisions = await losers_by_batch(connection, [batch_id])
+            made = await connection.execute(select(row.id).where(row.batch_id == batch_id))
+            return frozenset(ReservationId(id_) for id_ in made.scalars()), decisions.get(batch_id)
+
+        return await transactions.read(self._database, work)
+
+    async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
+        row = tables.orders.c
+        statement = (
+            select(tables.orders)
+            .where(row.status == str(Status.AWAITING_PAYMENT), row.expires_at_ms <= before_ms)
+            .order_by(row.expires_at_ms)
+            .limit(limit)
+        )
+        return [order_of_row(row) for row in await self._rows(statement)]
+
+    async def owed(self, limit: int) -> Sequence[Owed]:
+        effect, sale = tables.owed_effects.c, tables.sales.c
+        statement = (
+            select(tables.owed_effects)
+            .join(tables.sales, sale.id == effect.sale_id)
+            .where(effect.epoch == sale.epoch, sale.authority == str(Authority.REDIS))
+            .order_by(effect.sale_id, effect.reservation_id)
+            .limit(limit)
+        )
+        return [owed_of_row(row) for row in await self._rows(statement)]
+
+    async def clear_owed(self, owed: Sequence[Owed]) -> None:
+        """Each exactly as it was applied: one that was replaced meanwhile, by whatever, stays owed."""
+        row = tables.owed_effects.c
+        applied: dict[tuple[int, str], list[ReservationId]] = defaultdict(list)
+        for it in owed:
+            applied[it.epoch, str(it.effect)].append(it.reservation_id)
+
+        async def work(connection: AsyncConnection) -> None:
+            for (epoch, effect), ids in applied.items():
+                for chunk in chunks(ids):
+                    these = row.reservation_id.in_(chunk)
+                    statement = delete(tables.owed_effects).where(these, row.epoch == epoch, row.effect == effect)
+                    await connection.execute(statement)
+
+        if owed:
+            await transactions.write(self._database, work)
+
+    async def unsent_events(self, limit: int) -> Sequence[Event]:
+        row = tables.outbox.c
+        statement = select(tables.outbox).where(row.sent == false()).order_by(row.seq).limit(limit)
+        return [event_of_row(row) for row in await self._rows(statement)]
+
+    async def mark_sent(self, ids: Sequence[EventId]) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            for chunk in chunks(ids):
+                these = tables.outbox.c.event_id.in_(chunk)
+                await connection.execute(update(tables.outbox).where(these).values(sent=True))
+
+        if ids:
+            await transactions.write(self._database, work)
+
+    async def waiting_payments(self, limit: int) -> Sequence[StoredPayment]:
+        row = tables.payments.c
+        statement = (
+            select(tables.payments)
+            .where(row.outcome == str(PaymentOutcome.WAITING))
+            .order_by(row.received_at_ms, row.id)
+            .limit(limit)
+        )
+        return [payment_of_row(row) for row in await self._rows(statement)]
+
+    async def terms(self, sale_id: SaleId) -> SqlTerms:
+        async def work(connection: AsyncConnection) -> SqlTerms:
+            return await terms.of_sale(connection, sale_id)
+
+        return await transactions.read(self._database, work, one_snapshot=True)
+
+    async def unfinished_adjustments(self, before_ms: int, limit: int) -> Sequence[Adjustment]:
+        row = tables.adjustments.c
+        unfinished = or_(row.applied == false(), row.owed_epoch.is_not(None))
+        statement = (
+            select(tables.adjustments).where(unfinished, row.at_ms < before_ms).order_by(row.at_ms, row.id).limit(limit)
+        )
+        return [adjustment_of_row(row) for row in await self._rows(statement)]
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def _rows(self, statement: transactions.AnySelect) -> Sequence[AnyRow]:
+        return await transactions.read_rows(self._database, statement)

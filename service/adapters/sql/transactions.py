@@ -1,0 +1,133 @@
+"""Running work in a transaction: bounded in time, run again after a lost race, errors named in the domain's words."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Row, Select, exc
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from service.adapters.sql.database import Database
+from service.domain.errors import InvariantBroken, Permanent, RowRefused, StoreUnavailable
+
+ATTEMPTS = 12
+"""With the pauses below this outlasts any deadline; it only stops a loop that fails at once each time."""
+PAUSE_S = 0.010
+PAUSE_MAX_S = 0.500
+"""A sale's transactions take milliseconds: the first pause is one of them, the last one a busy second's share."""
+
+MYSQL_CONTENTION = frozenset({1020, 1205, 1213, 3572})
+"""Record changed since it was read, lock wait time-out, deadlock, lock not available."""
+MYSQL_ROW_REFUSED = frozenset({1264, 1366, 1406, 1146, 1054, 1064})
+"""Out of range, not of this character set, too long; no such table or column, not understood."""
+MYSQL_CHECK_VIOLATED = frozenset({3819, 4025})
+MYSQL_DUPLICATE = 1062
+DUPLICATES_MAX = 2
+"""Without a common lock two transactions may insert the same row; run again, the later one meets it. Twice: a bug."""
+SQLITE_CONTENTION = frozenset({5, 6})
+"""SQLITE_BUSY, SQLITE_LOCKED."""
+
+T = TypeVar("T")
+SqlWork = Callable[[AsyncConnection], Awaitable[T]]
+AnySelect = Select[Any]
+
+_random = secrets.SystemRandom()
+
+
+async def write(
+    database: Database, work: SqlWork[T], *, one_snapshot: bool = False, timeout_s: float | None = None
+) -> T:
+    """Run `work` and COMMIT. A deadlock or a lock wait runs it again, until the deadline.
+
+    StoreUnavailable: it may have been committed.
+    """
+    async with _bounded(timeout_s or database.options.transaction_timeout_s):
+        attempt = 0
+        while True:
+            try:
+                return await _once(database, work, one_snapshot=one_snapshot)
+            except exc.DBAPIError as error:
+                attempt += 1
+                if attempt >= _attempts(error):
+                    raise
+            await asyncio.sleep(_pause_s(attempt))
+
+
+async def read(database: Database, work: SqlWork[T], *, one_snapshot: bool = False) -> T:
+    """Run `work`, which only reads."""
+    async with _bounded(database.options.timeout_s), database.reading(one_snapshot=one_snapshot) as connection:
+        return await work(connection)
+
+
+async def read_rows(database: Database, statement: AnySelect) -> Sequence[Row[Any]]:
+    """The rows of one statement."""
+
+    async def work(connection: AsyncConnection) -> Sequence[Row[Any]]:
+        return (await connection.execute(statement)).all()
+
+    return await read(database, work)
+
+
+async def _once(database: Database, work: SqlWork[T], *, one_snapshot: bool) -> T:
+    async with database.writing(one_snapshot=one_snapshot) as connection:
+        result = await work(connection)
+        await connection.commit()
+        return result
+
+
+def _attempts(error: exc.DBAPIError) -> int:
+    if is_contention(error):
+        return ATTEMPTS
+    return DUPLICATES_MAX if _mysql_code(error) == MYSQL_DUPLICATE else 1
+
+
+def _pause_s(attempt: int) -> float:
+    """Full jitter: two that met will not meet again."""
+    return _random.uniform(0, min(PAUSE_MAX_S, PAUSE_S * 2**attempt))
+
+
+@asynccontextmanager
+async def _bounded(timeout_s: float) -> AsyncIterator[None]:
+    """The deadline of everything within, and the driver's errors in the domain's words."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except exc.DBAPIError as error:
+        raise named(error) from error
+    except exc.TimeoutError as error:
+        raise StoreUnavailable("sql", "every connection is in use") from error
+    except TimeoutError as error:
+        raise StoreUnavailable("sql", f"no answer within {timeout_s} s") from error
+    except OSError as error:
+        raise StoreUnavailable("sql", type(error).__name__) from error
+
+
+def is_contention(error: exc.DBAPIError) -> bool:
+    """Another transaction was in the way: nothing was written, and it may go better next time."""
+    if (sqlite_code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
+        return (sqlite_code & 0xFF) in SQLITE_CONTENTION
+    return _mysql_code(error) in MYSQL_CONTENTION
+
+
+def named(error: exc.DBAPIError) -> StoreUnavailable | Permanent:
+    """The driver's error as one of ours. The statement and its values stay out of it: they hold buyers' data."""
+    why = _first_line(error)
+    code = _mysql_code(error)
+    if isinstance(error, exc.IntegrityError) or code in MYSQL_CHECK_VIOLATED:
+        return InvariantBroken("row", why)
+    if isinstance(error, exc.DataError | exc.ProgrammingError | exc.NotSupportedError) or code in MYSQL_ROW_REFUSED:
+        return RowRefused(why)
+    return StoreUnavailable("sql", why)
+
+
+def _mysql_code(error: exc.DBAPIError) -> int | None:
+    first = error.orig.args[0] if error.orig is not None and error.orig.args else None
+    return first if isinstance(first, int) else None
+
+
+def _first_line(error: exc.DBAPIError) -> str:
+    return str(error.orig).partition("\n")[0][:200]
