@@ -1,0 +1,5 @@
+"""`python -m service` is `dropgate`."""
+
+from service.cli.main import main
+
+main()

@@ -1,0 +1,85 @@
+"""`dropgate audit`: the invariants of every sale, as a table or as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.ledger_view import ledger_view, rows_of
+from service.cli.output import AsJson, Home, console, print_json, say, table
+from service.cli.services import with_operator
+from service.domain.ids import SaleId
+
+if TYPE_CHECKING:
+    from service.bootstrap import OperatorServices
+    from service.domain.ledger import Ledger
+
+LOOK_S = 0.5
+Look = Callable[[], Awaitable[Sequence["Ledger"]]]
+
+
+def audit(
+    sale: Annotated[str | None, typer.Option("--sale", metavar="SALE", help="Only this sale.")] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until nothing is under way.")] = 30.0,
+    home: Home = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check I1-I4 and I6: exit code 0 if every sale balances, 1 if not."""
+
+    async def work(services: OperatorServices) -> Sequence[Ledger]:
+        async def look() -> Sequence[Ledger]:
+            return [await services.ledgers.ledger(SaleId(sale))] if sale else await services.ledgers.all()
+
+        return await until_quiet(look, wait)
+
+    ledgers = with_operator(home, work)
+    balanced = all(ledger.balanced for ledger in ledgers)
+    if as_json:
+        quiet = all(ledger.quiet for ledger in ledgers)
+        print_json({"balanced": balanced, "quiet": quiet, "sales": [ledger_view(ledger) for ledger in ledgers]})
+    else:
+        _print(ledgers)
+    raise typer.Exit(0 if balanced else 1)
+
+
+async def until_quiet(look: Look, wait_s: float, pause_s: float = LOOK_S) -> Sequence[Ledger]:
+    """Look until all is quiet and balanced, or the same problems were seen twice in quiet, or time is up."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_s
+    before: list[tuple[str, ...]] | None = None
+    while True:
+        ledgers = await look()
+        quiet = all(ledger.quiet for ledger in ledgers)
+        problems = [ledger.problems() for ledger in ledgers]
+        if quiet and (not any(problems) or problems == before):
+            return ledgers
+        if loop.time() + pause_s > deadline:
+            return ledgers
+        before = problems if quiet else None
+        await asyncio.sleep(pause_s)
+
+
+def _print(ledgers: Sequence[Ledger]) -> None:
+    if not ledgers:
+        say("There are no sales: nothing to audit.")
+    for ledger in ledgers:
+        print_ledger(ledger)
+
+
+def print_ledger(ledger: Ledger) -> None:
+    """The table of one sale, and what is wrong with it."""
+    rows = [(row.invariant, row.where, row.what, row.figures, row.mark) for row in rows_of(ledger)]
+    title = f"Sale {ledger.sale_id} (authority {ledger.authority}, epoch {ledger.epoch})"
+    console().print(table(title, ("", "in", "what must hold", "units", "ok"), rows))
+    for problem in ledger.problems():
+        say(f"✗ {problem}")
+    if not ledger.quiet:
+        say("– Reservations are under way: rows marked – can be compared once the sale is quiet.")
+    say(f"{'✓ Balanced' if ledger.balanced else '✗ NOT balanced'}: {ledger.sale_id}")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(audit)

@@ -1,0 +1,49 @@
+"""What the demo counts while it runs."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import dataclass, field
+
+MS = 1000
+
+
+@dataclass(slots=True)
+class Figures:
+    """Live figures of one run. `accept_ms` has the time to each 202, from the request that was answered so."""
+
+    accepted: int = 0
+    refused: int = 0
+    retried: int = 0
+    replayed: int = 0
+    requests: int = 0
+    in_doubt: int = 0
+    paid_late: int = 0
+    refunds: int = 0
+    unexpected: dict[str, int] = field(default_factory=dict)
+    accept_ms: array[float] = field(default_factory=lambda: array("d"))
+
+    def surprise(self, what: str) -> None:
+        """An answer that no buyer of the demo should get."""
+        self.unexpected[what] = self.unexpected.get(what, 0) + 1
+
+
+def percentile(values: array[float], share: float) -> float | None:
+    """Nearest rank; None of nothing."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    rank = max(1, -(-len(ordered) * share // 1))
+    return ordered[int(rank) - 1]
+
+
+class Stopwatch:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
