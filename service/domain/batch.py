@@ -1,4 +1,5 @@
-"""The batch message: what one half message carries. Its schema is public (docs/topics.md): consumers of `dropgate-order` read it."""
+"""The batch message: what one half message carries. Its schema is public (docs/topics.md): consumers of
+`dropgate-order` read it."""
 
 from __future__ import annotations
 

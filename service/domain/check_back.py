@@ -17,7 +17,8 @@ class Verdict(StrEnum):
 
 
 OLDER_EPOCH_GRACE_S = 60
-"""How long after an epoch change an older epoch's half message is answered UNKNOWN: winners' own messages come first."""
+"""How long after an epoch change an older epoch's half message is answered UNKNOWN: winners' own messages come
+first."""
 
 
 def verdict_of_answers(answers: dict[ReservationId, ReserveAnswer]) -> Verdict:
@@ -28,7 +29,8 @@ def verdict_of_answers(answers: dict[ReservationId, ReserveAnswer]) -> Verdict:
 def verdict_of_sql(
     candidates: frozenset[ReservationId], *, ordered: frozenset[ReservationId], losers: frozenset[ReservationId] | None
 ) -> Verdict | None:
-    """What SQL knows of a batch: `ordered` are ids with a row of this batch, `losers` its decision row. None: nothing."""
+    """What SQL knows of a batch: `ordered` are ids with a row of this batch, `losers` its decision row. None:
+    nothing."""
     if ordered:
         return Verdict.COMMIT
     if losers is None:
@@ -47,6 +49,6 @@ def verdict_of_slot(reply: BatchRecord | FenceWritten | Lost) -> Verdict:
             return Verdict.UNKNOWN
 
 
-def verdict_of_older_epoch(now_ms: int, epoch_started_at_ms: int, grace_s: int = OLDER_EPOCH_GRACE_S) -> Verdict:
+def verdict_of_older_epoch(now_ms: int, epoch_started_at_ms: int, grace_s: float = OLDER_EPOCH_GRACE_S) -> Verdict:
     """An older epoch's batch ends in rows whatever Redis says: UNKNOWN for a bounded time, then COMMIT."""
     return Verdict.COMMIT if now_ms >= epoch_started_at_ms + grace_s * 1000 else Verdict.UNKNOWN

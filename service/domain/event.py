@@ -49,7 +49,14 @@ class Event:
 def event_of_order(order: Order, now_ms: int) -> Event:
     """The event of the state an order has just taken."""
     type_ = EVENT_OF[order.status]
-    return _event(event_id(order.id, type_), type_, order.sale_id, order.id, _order_data(order), now_ms)
+    return _event(
+        event_id(order.id, type_),
+        type_,
+        sale_id=order.sale_id,
+        reservation_id=order.id,
+        data=_order_data(order),
+        now_ms=now_ms,
+    )
 
 
 def event_of_refund(payment: Payment, sale_id: SaleId, reason: RefundReason, now_ms: int) -> Event:
@@ -63,7 +70,7 @@ def event_of_refund(payment: Payment, sale_id: SaleId, reason: RefundReason, now
         "reason": str(reason),
     }
     id_ = event_id(ReservationId(f"{payment.reservation_id}/{payment.id}"), type_)
-    return _event(id_, type_, sale_id, payment.reservation_id, data, now_ms)
+    return _event(id_, type_, sale_id=sale_id, reservation_id=payment.reservation_id, data=data, now_ms=now_ms)
 
 
 def rfc3339(at_ms: int) -> str:
@@ -88,7 +95,13 @@ def _order_data(order: Order) -> dict[str, object]:
 
 
 def _event(
-    id_: EventId, type_: EventType, sale_id: SaleId, reservation_id: ReservationId, data: dict[str, object], now_ms: int
+    id_: EventId,
+    type_: EventType,
+    *,
+    sale_id: SaleId,
+    reservation_id: ReservationId,
+    data: dict[str, object],
+    now_ms: int,
 ) -> Event:
     envelope = {
         "specversion": "1.0",

@@ -1,7 +1,8 @@
 """Ids: one type each, made before anything is written.
 
-A reservation id says where it lives: `SALE.BBBBDDDD…` holds the sale, 20 bits of the buyer's hash (so that GET finds the
-buyer's home segment) and 120 bits of SHA-256 over sale, buyer and idempotency key. The same three always give the same id.
+A reservation id says where it lives: `SALE.BBBBDDDD…` holds the sale, 20 bits of the buyer's hash (so that GET finds
+the buyer's home segment) and 120 bits of SHA-256 over sale, buyer and idempotency key. The same three always give the
+same id.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class SqlTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """I1-I4 and I6 of one sale. `slots` is empty where Redis does not decide; None in it: a slot that is lost or away."""
+    """I1-I4 and I6 of one sale. `slots` is empty where Redis does not decide; None in it: a slot that is lost or
+    away."""
 
     sale_id: SaleId
     authority: str
@@ -65,7 +66,10 @@ class Ledger:
             (sql.moved != sql.available, f"I1: stock movements sum to {sql.moved}, available is {sql.available}"),
             (self.live_sql > capacity, f"I2: {self.live_sql} live units in SQL of {capacity}"),
             (sql.buyers_over_limit > 0, f"I3: {sql.buyers_over_limit} buyers over the limit"),
-            (sql.buyers_units != self.live_sql, f"I3: buyer counters sum to {sql.buyers_units}, orders hold {self.live_sql}"),
+            (
+                sql.buyers_units != self.live_sql,
+                f"I3: buyer counters sum to {sql.buyers_units}, orders hold {self.live_sql}",
+            ),
             (
                 sql.payments_succeeded != sql.payments_applied + sql.payments_waiting + sql.refunds,
                 f"I6: {sql.payments_succeeded} payments, but {sql.payments_applied} applied + "
@@ -108,7 +112,10 @@ def _slot_checks(slot: SlotCount) -> list[str]:
             slot.granted != slot.available + slot.held,
             f"I1: granted {slot.granted}, but {slot.available} available + {slot.held} held",
         ),
-        (slot.held != slot.queued + slot.ordered, f"I1: held {slot.held}, but {slot.queued} queued + {slot.ordered} ordered"),
+        (
+            slot.held != slot.queued + slot.ordered,
+            f"I1: held {slot.held}, but {slot.queued} queued + {slot.ordered} ordered",
+        ),
         (slot.buyers_units != slot.held, f"I3: buyers' units {slot.buyers_units}, held {slot.held}"),
     ]
     return [problem for broken, problem in checks if broken]

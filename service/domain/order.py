@@ -15,7 +15,8 @@ from service.domain.stock import Effect
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """A row of `orders`. Rejections and cancellations before an order have a row too: an id that ended is decided for ever.
+    """A row of `orders`. Rejections and cancellations before an order have a row too: an id that ended is decided for
+    ever.
 
     `epoch` is the epoch it was decided in; `took_stock` says whether SQL gave it units (a rejected row never had any).
     """
@@ -76,8 +77,8 @@ class Order:
 class Claim:
     """A candidate that comes before the order transaction.
 
-    `holds_redis` says that a slot of the current epoch holds its units, so that a rejection owes Redis an effect. A claim with
-    `rejected` set is not weighed any more: Redis refused it under the same epoch.
+    `holds_redis` says that a slot of the current epoch holds its units, so that a rejection owes Redis an effect. A
+    claim with `rejected` set is not weighed any more: Redis refused it under the same epoch.
     """
 
     candidate: Candidate
@@ -102,7 +103,8 @@ class Owed:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What the order transaction does with its claims, in order. `existing` are rows met: they decide for themselves."""
+    """What the order transaction does with its claims, in order. `existing` are rows met: they decide for
+    themselves."""
 
     accepted: tuple[Order, ...]
     rejected: tuple[Order, ...]

@@ -1,4 +1,5 @@
-"""Money: what a payment does to an order (design §3.6, I6). Each success ends in one paid order or exactly one refund."""
+"""Money: what a payment does to an order (design §3.6, I6). Each success ends in one paid order or exactly one
+refund."""
 
 from __future__ import annotations
 

@@ -88,10 +88,10 @@ class ServerIds:
 class Sale:
     """The sale's row in SQL.
 
-    `initial` and `adjusted` are units; `available` is what SQL has left. `older_deadline_ms` is the moment after which no
-    candidate of an older epoch can become an order any more (None: no older epoch ever sold). `wants_redis` is set by warm:
-    the leader takes the sale down the road to Redis. `lost` is a reported loss, sticky until the leader acted on it.
-    `segments` is the count of this epoch; `rules.segments` is what the next load will use (design §3.3).
+    `initial` and `adjusted` are units; `available` is what SQL has left. `older_deadline_ms` is the moment after
+    which no candidate of an older epoch can become an order any more (None: no older epoch ever sold). `wants_redis`
+    is set by warm: the leader takes the sale down the road to Redis. `lost` is a reported loss, sticky until the
+    leader acted on it. `segments` is the count of this epoch; `rules.segments` is what the next load will use (design §3.3).
     """
 
     id: SaleId
@@ -157,7 +157,8 @@ def _gate_of_open(sale: Sale, now_ms: int) -> Gate:
 
 
 def sells_on_sql(sale: Sale, now_ms: int) -> bool:
-    """Under `sql` the gate opens when SQL is the sale's home, or when a loss may be bridged and older messages are past."""
+    """Under `sql` the gate opens when SQL is the sale's home, or when a loss may be bridged and older messages are
+    past."""
     if sale.rules.wanted_authority is Authority.SQL:
         return True
     drained = sale.older_deadline_ms is None or now_ms >= sale.epoch_started_at_ms + SQL_DRAIN_MS
@@ -165,9 +166,11 @@ def sells_on_sql(sale: Sale, now_ms: int) -> bool:
 
 
 SQL_DRAIN_MS = 90_000
-"""How long older messages have the order transaction to themselves after a loss: 60 s of UNKNOWN (§3.2) and one check of 30 s."""
+"""How long older messages have the order transaction to themselves after a loss: 60 s of UNKNOWN (§3.2) and one check
+of 30 s."""
 
 
 def older_may_still_win(sale: Sale, now_ms: int) -> bool:
-    """Whether a candidate of an older epoch may still become an order: then a 409 is not final and a 404 is not known."""
+    """Whether a candidate of an older epoch may still become an order: then a 409 is not final and a 404 is not
+    known."""
     return sale.older_deadline_ms is not None and now_ms < sale.older_deadline_ms

@@ -111,7 +111,8 @@ class Fenced:
 
 @dataclass(frozen=True, kw_only=True)
 class LateRules:
-    """For a candidate of an older epoch that is reserved again (design §3.3): its deadline, looked at inside the script.
+    """For a candidate of an older epoch that is reserved again (design §3.3): its deadline, looked at inside the
+    script.
 
     A refused one is written `ended`, so that Redis knows of the rejection before SQL does.
     """

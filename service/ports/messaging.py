@@ -28,13 +28,14 @@ class Topic:
     type: TopicType
     group: str | None = None
     max_attempts: int = 16
-    """Deliveries before the broker dead-letters. The order group's is effectively unlimited: only our code does it there."""
+    """Deliveries before the broker dead-letters. The order group's is effectively unlimited: only our code does it
+    there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutgoingMessage:
-    """`fifo_group` orders a FIFO topic's messages; `deliver_at_ms` (UTC milliseconds) belongs to a DELAY topic, and a time
-    that is past means: at once."""
+    """`fifo_group` orders a FIFO topic's messages; `deliver_at_ms` (UTC milliseconds) belongs to a DELAY topic, and a
+    time that is past means: at once."""
 
     topic: str
     body: bytes
@@ -46,7 +47,8 @@ class OutgoingMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """A message that this consumer holds for its invisible time. `attempt` counts from 1; `receipt` is the transport's."""
+    """A message that this consumer holds for its invisible time. `attempt` counts from 1; `receipt` is the
+    transport's."""
 
     topic: str
     message_id: str
@@ -103,9 +105,9 @@ class TransactionalProducer(Protocol):
     async def transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
         """Send the half message, run `decide` once the broker has it, end the transaction as it says.
 
-        BrokerUnavailable before `decide` ran: no half receipt, `decide` was not called. After it nothing is raised: a COMMIT
-        or ROLLBACK that fails is a hint lost, the check-back resolves it. Not cancelled midway: callers shield it.
-        What `decide` itself raises passes through, and the half message stays undecided: UNKNOWN.
+        BrokerUnavailable before `decide` ran: no half receipt, `decide` was not called. After it nothing is raised: a
+        COMMIT or ROLLBACK that fails is a hint lost, the check-back resolves it. Not cancelled midway: callers shield
+        it. What `decide` itself raises passes through, and the half message stays undecided: UNKNOWN.
         BrokerRefused: the topic is missing or not of type TRANSACTION, or the message carries a delay or a FIFO group.
         """
 

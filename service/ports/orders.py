@@ -15,7 +15,6 @@ from service.domain.reservation import Status
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
 from service.domain.stock import Effect, Record
 
-
 SALES_MAX = 1000
 """Sales that `SaleStore.sales` returns at most: each process reads them twice a second."""
 
@@ -44,14 +43,14 @@ class StoredPayment:
 
 @dataclass(frozen=True, kw_only=True)
 class Adjustment:
-    """An operator's change of stock. `applied`: SQL has it. `redis_epoch`: it is owed to Redis in this epoch; None: nothing
-    (more) is owed there. Neither: it was refused."""
+    """An operator's change of stock. `applied`: SQL has it. `owed_epoch`: an increase that Redis shall still get, and
+    only in this epoch (a later one was loaded with it); None: nothing is owed."""
 
     id: str
     sale_id: SaleId
     delta: int
     applied: bool
-    redis_epoch: int | None
+    owed_epoch: int | None
 
 
 class SaleTransaction(Protocol):
@@ -83,15 +82,17 @@ class SaleTransaction(Protocol):
     async def add_buyer_units(self, sale_id: SaleId, deltas: Mapping[BuyerId, int], limit: int) -> None:
         """Conditional: a counter never passes `limit` nor falls below 0 (InvariantBroken)."""
 
-    async def record_decision(self, sale_id: SaleId, batch_id: BatchId, losers: Sequence[ReservationId], at_ms: int) -> None:
+    async def record_decision(
+        self, sale_id: SaleId, batch_id: BatchId, losers: Sequence[ReservationId], at_ms: int
+    ) -> None:
         """Who lost in a batch, before a loser is answered. Repeatable."""
 
     async def emit(self, events: Sequence[Event]) -> None:
         """Into the outbox. An event id that is there already is left alone."""
 
     async def owe(self, owed: Sequence[Owed]) -> None:
-        """Effects owed to Redis; one a reservation: a newer epoch's replaces it, and within an epoch the first stays, but for
-        KEEP."""
+        """Effects owed to Redis; one a reservation: a newer epoch's replaces it, and within an epoch the first stays,
+        but for KEEP."""
 
     async def payment(self, id: PaymentId) -> StoredPayment | None: ...
 
@@ -107,9 +108,12 @@ class SaleTransaction(Protocol):
     async def adjustment(self, id: str) -> Adjustment | None: ...
 
     async def put_adjustment(self, adjustment: Adjustment, at_ms: int) -> None:
-        """Insert, or replace the one with its id. The sale's `adjusted` follows `applied`; `available` is move_stock's."""
+        """Insert, or replace the one with its id. The sale's `adjusted` follows `applied`; `available` is
+        move_stock's."""
 
-    async def audit(self, actor: str, act: str, subject: str, why: str, detail: Mapping[str, object], at_ms: int) -> None: ...
+    async def audit(
+        self, actor: str, act: str, subject: str, *, why: str, detail: Mapping[str, object], at_ms: int
+    ) -> None: ...
 
 
 T = TypeVar("T")
@@ -120,8 +124,8 @@ class OrderStore(Protocol):
     async def transact(self, sale_ids: Sequence[SaleId], work: Work[T]) -> T:
         """Lock the sale rows, ascending, run `work`, COMMIT.
 
-        Deadlock and lock-wait errors run it again, with jitter and a bound. StoreUnavailable: the COMMIT may have happened;
-        `work` must be such that running it again is right (rows it meets decide).
+        Deadlock and lock-wait errors run it again, with jitter and a bound. StoreUnavailable: the COMMIT may have
+        happened; `work` must be such that running it again is right (rows it meets decide).
         """
 
     async def order(self, id: ReservationId) -> Order | None: ...
@@ -152,8 +156,8 @@ class OrderStore(Protocol):
     async def terms(self, sale_id: SaleId) -> SqlTerms:
         """Every SQL term of the ledger in one snapshot."""
 
-    async def unfinished_adjustments(self, limit: int) -> Sequence[Adjustment]:
-        """Owed to Redis in their sale's present epoch, or begun there (in any epoch) and not in SQL yet."""
+    async def unfinished_adjustments(self, before_ms: int, limit: int) -> Sequence[Adjustment]:
+        """Last written before this, and not applied or with something owed to Redis."""
 
     async def close(self) -> None: ...
 
@@ -191,7 +195,8 @@ class SaleStore(Protocol):
         """Every sale that is not settled, and those settled last; bounded by SALES_MAX."""
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
-        """Compare-and-set. `open` under the authority `redis` also sets `sold_in_epoch`, before anything can be sold."""
+        """Compare-and-set. `open` under the authority `redis` also sets `sold_in_epoch`, before anything can be
+        sold."""
 
     async def want_redis(self, sale_id: SaleId) -> None:
         """Warm: the leader shall take this sale to its wanted authority."""
@@ -210,14 +215,15 @@ class SaleStore(Protocol):
     ) -> Sale | None:
         """Compare-and-set on (authority, epoch), only while `leader` holds the lease. None: someone else was there.
 
-        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_ends_ms`). Leaving `redis`
-        after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared on the way. Arriving at
-        `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it. Arriving at `loading` takes over
-        the segment count that the rules want.
+        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_ends_ms`).
+        Leaving `redis` after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared
+        on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
+        Arriving at `loading` takes over the segment count that the rules want.
         """
 
     async def snapshot(self, sale_id: SaleId, epoch: int) -> Snapshot | None:
-        """One snapshot under the row lock; settles what older epochs owed to Redis. None: no longer loading this epoch."""
+        """One snapshot under the row lock; settles what older epochs owed to Redis. None: no longer loading this
+        epoch."""
 
     async def acquire_lease(self, name: str, owner: str, now_ms: int, ttl_ms: int) -> bool:
         """Take or renew it; False while another owner's is alive."""

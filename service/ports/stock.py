@@ -42,8 +42,8 @@ class Stock(Protocol):
     async def reserve(
         self, slot: Slot, batch: BatchMessage, limit_per_buyer: int, late: LateRules | None = None
     ) -> Reserved | Fenced | Lost:
-        """Decide the batch: deduct for the winners, record it. Never retried by a library. `slot` names the epoch to write
-        in; with `late` the batch is of an older one, and what is refused is written `ended`."""
+        """Decide the batch: deduct for the winners, record it. Never retried by a library. `slot` names the epoch to
+        write in; with `late` the batch is of an older one, and what is refused is written `ended`."""
 
     async def resolve(self, slot: Slot, batch_id: BatchId) -> BatchRecord | FenceWritten | Lost:
         """Check-back: atomic read or fence."""

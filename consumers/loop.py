@@ -1,0 +1,102 @@
+"""The two shapes of a background loop: one that takes turns, one that consumes. Both are bounded, watched and
+stoppable.
+
+What a store or the broker cannot answer is logged and tried again; anything else is a bug and ends the process (its
+supervisor starts a new one): a loop that is dead and silent is the worst of all states.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from service.domain.errors import InDoubt
+from service.observability import metrics
+from service.observability.actions import Action
+from service.observability.log import log, warn
+from service.ports.clock import Clock
+from service.ports.messaging import Consumer, Dead, Delivery, Done, Outcome, RetryAfter
+
+BACKOFF_MAX_S = 5.0
+"""Longest pause after failing turns: recovery is then noticed within this."""
+RECEIVE_WAIT_S = 1.0
+"""How long a receive waits for the first message; a stop is noticed within this."""
+
+Turn = Callable[[], Awaitable[object]]
+Process = Callable[[Sequence[Delivery]], Awaitable[Sequence[tuple[Delivery, Outcome]]]]
+
+
+async def take_turns(
+    name: str, turn: Turn, *, interval_s: float, stop: asyncio.Event, clock: Clock, again_if_full: int | None = None
+) -> None:
+    """Turn after turn until `stop`. A turn that did `again_if_full` things or more is followed by the next at once."""
+    failures = 0
+    while not stop.is_set():
+        done = await _one_turn(name, turn)
+        failures = 0 if done is not None else failures + 1
+        if done is not None and again_if_full is not None and done >= again_if_full:
+            continue
+        pause_s = min(BACKOFF_MAX_S, interval_s * 2**failures) if failures else interval_s
+        await _pause(pause_s, stop, clock)
+
+
+async def _one_turn(name: str, turn: Turn) -> int | None:
+    """How much the turn did, or None: it failed."""
+    began_s = time.monotonic()
+    try:
+        done = await turn()
+    except InDoubt as error:
+        metrics.LOOP_FAILURES.labels(name).inc()
+        warn(Action.LOOP_FAILED, loop=name, error=str(error))
+        return None
+    metrics.LOOP_SECONDS.labels(name).observe(time.monotonic() - began_s)
+    metrics.LOOP_SUCCESS.labels(name).set_to_current_time()
+    return done if isinstance(done, int) else 0
+
+
+async def _pause(seconds: float, stop: asyncio.Event, clock: Clock) -> None:
+    stopping = asyncio.ensure_future(stop.wait())
+    sleeping = asyncio.ensure_future(clock.sleep(seconds))
+    try:
+        await asyncio.wait({stopping, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        sleeping.cancel()
+
+
+async def consume(
+    group: str, consumer: Consumer, process: Process, *, max_messages: int, stop: asyncio.Event, clock: Clock
+) -> None:
+    """Receive, process, settle, until `stop`; what is held then is settled before this returns."""
+    log(Action.STARTED, loop=group)
+
+    async def turn() -> int:
+        deliveries = await consumer.receive(max_messages, RECEIVE_WAIT_S)
+        if deliveries:
+            settled = await process(deliveries)
+            await asyncio.gather(*[_settle(group, consumer, delivery, outcome) for delivery, outcome in settled])
+        return len(deliveries)
+
+    try:
+        # A receive waits by itself: the pause only keeps a broken one from spinning.
+        await take_turns(group, turn, interval_s=0.02, stop=stop, clock=clock, again_if_full=1)
+    finally:
+        await consumer.close()
+
+
+async def _settle(group: str, consumer: Consumer, delivery: Delivery, outcome: Outcome) -> None:
+    match outcome:
+        case Done():
+            name = "done"
+        case RetryAfter():
+            name = "retry"
+        case Dead():
+            name = "dead"
+            metrics.DEAD.labels(group).inc()
+    metrics.MESSAGES.labels(group, name).inc()
+    try:
+        await consumer.settle(delivery, outcome)
+    except InDoubt as error:
+        # It comes again, and is met by its rows.
+        warn(Action.LOOP_FAILED, loop=group, message_id=delivery.message_id, error=str(error))

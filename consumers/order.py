@@ -1,0 +1,21 @@
+"""`dropgate consume order`: batch messages become orders."""
+
+from __future__ import annotations
+
+import asyncio
+
+from consumers.loop import consume
+from service.core.order_intake import OrderIntake
+from service.ports.clock import Clock
+from service.ports.messaging import Topic, Transport
+
+BATCHES_A_TRANSACTION = 32
+"""Messages a receive, and so batches a transaction: RocketMQ's own bound of one receive."""
+INVISIBLE_S = 30.0
+"""Longer than a transaction with all its retries; a dead consumer's messages come again after it."""
+
+
+async def run(transport: Transport, topic: Topic, intake: OrderIntake, *, stop: asyncio.Event, clock: Clock) -> None:
+    group = topic.group or topic.name
+    consumer = await transport.consumer(topic.name, group, invisible_s=INVISIBLE_S)
+    await consume(group, consumer, intake.process, max_messages=BATCHES_A_TRANSACTION, stop=stop, clock=clock)

@@ -1,0 +1,20 @@
+"""`dropgate consume timeout`: delay messages cancel what was not paid."""
+
+from __future__ import annotations
+
+import asyncio
+
+from consumers.loop import consume
+from service.core.expiry import PaymentExpiry
+from service.ports.clock import Clock
+from service.ports.messaging import Topic, Transport
+
+MESSAGES_A_RECEIVE = 16
+INVISIBLE_S = 30.0
+"""Longer than the cancellation of 16 batches."""
+
+
+async def run(transport: Transport, topic: Topic, expiry: PaymentExpiry, *, stop: asyncio.Event, clock: Clock) -> None:
+    group = topic.group or topic.name
+    consumer = await transport.consumer(topic.name, group, invisible_s=INVISIBLE_S)
+    await consume(group, consumer, expiry.process, max_messages=MESSAGES_A_RECEIVE, stop=stop, clock=clock)

@@ -1,0 +1,146 @@
+"""Natural batching (design §3.1 step 2): no timer. While the lanes are busy, the next batch fills; without load a
+batch is one candidate, which is RocketMQ's canonical flow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+
+from service.domain.batch import Candidate
+from service.domain.errors import Busy, DropgateError
+from service.domain.reservation import Reservation
+from service.ports.clock import Clock
+
+RETRY_AFTER_S = 1
+"""What a refused request is told: by then the queue has turned over several times."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReserveAnswer:
+    """A reservation, new or (`replayed`) the same again."""
+
+    reservation: Reservation
+    replayed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    batch_max: int
+    lanes: int
+    queue_max: int
+    queue_age_max_s: float
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request in line: answered exactly once, by whichever step can say the most about it."""
+
+    candidate: Candidate
+    keyed: bool
+    joined_at_s: float
+    future: asyncio.Future[ReserveAnswer] = field(repr=False)
+
+    def answer(self, reservation: Reservation, *, replayed: bool) -> None:
+        if not self.future.done():
+            self.future.set_result(ReserveAnswer(reservation=reservation, replayed=replayed))
+
+    def refuse(self, error: DropgateError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+DecideBatch = Callable[[list[Ticket], Callable[[], None]], Coroutine[None, None, None]]
+"""Decides one batch; calls the second argument when its candidates are answered, so that the next batch may start."""
+
+
+class BatchQueue:
+    """The requests of one segment: a bounded line, and a bounded number of batches in flight."""
+
+    def __init__(self, attempt: DecideBatch, limits: BatchLimits, clock: Clock) -> None:
+        self._attempt = attempt
+        self._limits = limits
+        self._clock = clock
+        self._waiting: deque[Ticket] = deque()
+        self._lanes_free = limits.lanes
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._tasks)
+
+    def join(self, candidate: Candidate, *, keyed: bool) -> asyncio.Future[ReserveAnswer]:
+        """Stand in line. Busy at once where the line is full: by count, or because its head is too old."""
+        now_s = self._clock.monotonic_s()
+        if self._is_full(now_s):
+            raise Busy(RETRY_AFTER_S)
+        future: asyncio.Future[ReserveAnswer] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Ticket(candidate=candidate, keyed=keyed, joined_at_s=now_s, future=future))
+        self._start_batches()
+        return future
+
+    async def drain(self) -> None:
+        """Wait until nothing waits and nothing is in flight. The caller sets the deadline."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _is_full(self, now_s: float) -> bool:
+        if len(self._waiting) >= self._limits.queue_max:
+            return True
+        return bool(self._waiting) and now_s - self._waiting[0].joined_at_s > self._limits.queue_age_max_s
+
+    def _start_batches(self) -> None:
+        while self._lanes_free > 0 and self._waiting:
+            tickets = self._take()
+            if tickets:
+                self._start(tickets)
+
+    def _take(self) -> list[Ticket]:
+        """The next batch. A request that waited too long is refused, not served."""
+        oldest_s = self._clock.monotonic_s() - self._limits.queue_age_max_s
+        tickets: list[Ticket] = []
+        while self._waiting and len(tickets) < self._limits.batch_max:
+            ticket = self._waiting.popleft()
+            if ticket.joined_at_s < oldest_s:
+                ticket.refuse(Busy(RETRY_AFTER_S))
+            elif not ticket.future.cancelled():
+                tickets.append(ticket)
+        return tickets
+
+    def _start(self, tickets: list[Ticket]) -> None:
+        lane = _Lane(self._lane_freed)
+        self._lanes_free -= 1
+        task = asyncio.create_task(self._attempt(tickets, lane.free))
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._ended(done, tickets, lane))
+
+    def _lane_freed(self) -> None:
+        self._lanes_free += 1
+        self._start_batches()
+
+    def _ended(self, task: asyncio.Task[None], tickets: list[Ticket], lane: _Lane) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug, not an answer: the requests hear it as what it is, and the loop's handler logs it.
+            asyncio.get_running_loop().call_exception_handler({"message": "batch attempt failed", "exception": error})
+        for ticket in tickets:
+            if not ticket.future.done():
+                ticket.future.cancel()
+        lane.free()
+
+
+class _Lane:
+    """A place in flight, given back once."""
+
+    def __init__(self, freed: Callable[[], None]) -> None:
+        self._freed = freed
+        self._taken = True
+
+    def free(self) -> None:
+        if self._taken:
+            self._taken = False
+            self._freed()

@@ -1,0 +1,225 @@
+"""From batch messages to claims: what each batch may bring before the order transaction (design §3.3, §3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from service.core.directory import SaleDirectory
+from service.domain.batch import BatchMessage, Candidate
+from service.domain.ids import BatchId, ReservationId
+from service.domain.order import Claim
+from service.domain.reservation import Reason
+from service.domain.road import Meeting, meeting
+from service.domain.sale import Sale
+from service.domain.stock import (
+    Batches,
+    Fenced,
+    Known,
+    LateRules,
+    Lost,
+    No,
+    RecordState,
+    Refusal,
+    ReserveAnswer,
+    Reserved,
+    Slot,
+    StoredBatch,
+    Won,
+)
+from service.ports.orders import OrderStore, SaleTransaction
+from service.ports.stock import Stock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Not decidable now: the message comes again."""
+
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchClaims:
+    """The claims of one batch under the authority and epoch that `sale` shows: void if the locked row shows others."""
+
+    sale: Sale
+    slot: Slot
+    batch_id: BatchId
+    claims: tuple[Claim, ...]
+    older: bool
+
+
+REASON_OF: dict[No, Reason] = {
+    No.LIMIT_REACHED: Reason.LIMIT_REACHED,
+    No.SEGMENT_EMPTY: Reason.SOLD_OUT,
+    No.PAST_DEADLINE: Reason.NOT_CONFIRMED,
+}
+
+
+class ClaimsFinder:
+    def __init__(self, directory: SaleDirectory, stock: Stock, orders: OrderStore) -> None:
+        self._directory = directory
+        self._stock = stock
+        self._orders = orders
+
+    async def find(self, sale: Sale, batches: Sequence[BatchMessage]) -> dict[BatchId, BatchClaims | Waiting]:
+        """For each batch of one sale: its claims, or why it waits. An empty claim list: it holds nothing, no order
+        follows."""
+        found: dict[BatchId, BatchClaims | Waiting] = {}
+        own = [batch for batch in batches if meeting(sale, batch.epoch) is Meeting.OWN_RECORDS]
+        found.update(await self._own(sale, own))
+        for batch in batches:
+            match meeting(sale, batch.epoch):
+                case Meeting.OWN_RECORDS:
+                    continue
+                case Meeting.WAITS:
+                    found[batch.batch_id] = Waiting(why=f"authority {sale.authority}, epoch {sale.epoch}")
+                case Meeting.OLDER_BY_SQL:
+                    found[batch.batch_id] = await self._older_by_sql(sale, batch)
+                case Meeting.OLDER_BY_REDIS:
+                    found[batch.batch_id] = await self._older_by_redis(sale, batch)
+                case unreachable:
+                    assert_never(unreachable)
+        return found
+
+    # --- the batch's own epoch ----------------------------------------------------------------------------------------
+
+    async def _own(self, sale: Sale, batches: Sequence[BatchMessage]) -> dict[BatchId, BatchClaims | Waiting]:
+        by_segment: dict[int, list[BatchId]] = {}
+        for batch in batches:
+            by_segment.setdefault(batch.segment, []).append(batch.batch_id)
+        found: dict[BatchId, BatchClaims | Waiting] = {}
+        for segment, ids in by_segment.items():
+            slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)
+            reply = await self._stock.batches(slot, ids)
+            found.update(await self._of_records(sale, slot, ids, reply))
+        return found
+
+    async def _of_records(
+        self, sale: Sale, slot: Slot, ids: Sequence[BatchId], reply: Batches | Lost
+    ) -> dict[BatchId, BatchClaims | Waiting]:
+        if isinstance(reply, Lost):
+            await self._directory.report_lost(sale, reply.found)
+            return dict.fromkeys(ids, Waiting(why="Redis is lost"))
+        return {id_: claims_of_stored(sale, slot, id_, reply.found.get(id_)) for id_ in ids}
+
+    # --- an older epoch's batch ---------------------------------------------------------------------------------------
+
+    async def _older_by_sql(self, sale: Sale, batch: BatchMessage) -> BatchClaims | Waiting:
+        deadline_ms = await self._deadline_ms(sale, batch)
+        if deadline_ms is None:
+            return Waiting(why=f"the end of epoch {batch.epoch} is not known")
+        claims = [
+            _claim(batch, candidate, holds_redis=False, deadline_ms=deadline_ms) for candidate in batch.candidates
+        ]
+        return self._claims(sale, batch, claims)
+
+    async def _older_by_redis(self, sale: Sale, batch: BatchMessage) -> BatchClaims | Waiting:
+        """Reserve again what has no row and is no decided loser; the script looks at the deadline itself."""
+        deadline_ms = await self._deadline_ms(sale, batch)
+        if deadline_ms is None:
+            return Waiting(why=f"the end of epoch {batch.epoch} is not known")
+        remaining = await self._undecided(batch)
+        if not remaining:
+            return self._claims(sale, batch, ())
+        again = BatchMessage(
+            schema=batch.schema,
+            batch_id=batch.batch_id,
+            sale_id=batch.sale_id,
+            segment=batch.segment % sale.rules.segments,
+            epoch=batch.epoch,
+            created_at_ms=batch.created_at_ms,
+            candidates=tuple(remaining),
+        )
+        slot = Slot(sale_id=sale.id, segment=again.segment, epoch=sale.epoch)
+        late = LateRules(deadline_ms=deadline_ms)
+        reply = await self._stock.reserve(slot, again, sale.rules.limit_per_buyer, late)
+        return await self._reserved_again(sale, again, reply)
+
+    async def _reserved_again(
+        self, sale: Sale, batch: BatchMessage, reply: Reserved | Fenced | Lost
+    ) -> BatchClaims | Waiting:
+        match reply:
+            case Lost(found=found):
+                await self._directory.report_lost(sale, found)
+                return Waiting(why="Redis is lost")
+            case Fenced():
+                # No check-back of an older epoch asks Redis, so nobody fences it here; if it happened, it holds
+                # nothing.
+                return self._claims(sale, batch, ())
+            case Reserved(answers=answers):
+                return self._claims(sale, batch, _claims_of_answers(batch, answers))
+            case unreachable:
+                assert_never(unreachable)
+
+    async def _undecided(self, batch: BatchMessage) -> list[Candidate]:
+        ids = [candidate.reservation_id for candidate in batch.candidates]
+        rows = await self._orders.orders(ids)
+        _, losers = await self._orders.batch_rows(batch.batch_id)
+        return [
+            candidate
+            for candidate in batch.candidates
+            if candidate.reservation_id not in rows and candidate.reservation_id not in (losers or frozenset())
+        ]
+
+    async def _deadline_ms(self, sale: Sale, batch: BatchMessage) -> int | None:
+        """Counted from the end of the candidate's own epoch (design §3.3)."""
+
+        async def work(transaction: SaleTransaction) -> int | None:
+            return (await transaction.epoch_ends_ms(sale.id, [batch.epoch])).get(batch.epoch)
+
+        ended_at_ms = await self._orders.transact([], work)
+        return None if ended_at_ms is None else ended_at_ms + sale.rules.queue_deadline_s * 1000
+
+    def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:
+        slot = Slot(sale_id=sale.id, segment=batch.segment % sale.rules.segments, epoch=sale.epoch)
+        return BatchClaims(sale=sale, slot=slot, batch_id=batch.batch_id, claims=tuple(claims), older=True)
+
+
+def claims_of_stored(sale: Sale, slot: Slot, batch_id: BatchId, stored: StoredBatch | None) -> BatchClaims:
+    """The winners of a decided batch, from its stored body and its live records. None, fenced or all ended: no
+    claims."""
+    claims = []
+    if stored is not None:
+        for candidate in stored.message.candidates:
+            record = stored.winners.get(candidate.reservation_id)
+            if record is not None and record.batch_id == batch_id and record.state is not RecordState.ENDED:
+                claims.append(_claim(stored.message, candidate, holds_redis=True, deadline_ms=None))
+    return BatchClaims(sale=sale, slot=slot, batch_id=batch_id, claims=tuple(claims), older=False)
+
+
+def _claims_of_answers(batch: BatchMessage, answers: Mapping[ReservationId, ReserveAnswer]) -> list[Claim]:
+    claims = []
+    for candidate in batch.candidates:
+        answer = answers.get(candidate.reservation_id)
+        match answer:
+            case Won():
+                claims.append(_claim(batch, candidate, holds_redis=True, deadline_ms=None))
+            case Refusal(no=no):
+                claims.append(_claim(batch, candidate, holds_redis=False, deadline_ms=None, rejected=REASON_OF[no]))
+            case Known() | None:
+                # Another batch decided this id, or it ended: that decision stands.
+                continue
+            case unreachable:
+                assert_never(unreachable)
+    return claims
+
+
+def _claim(
+    batch: BatchMessage,
+    candidate: Candidate,
+    *,
+    holds_redis: bool,
+    deadline_ms: int | None,
+    rejected: Reason | None = None,
+) -> Claim:
+    return Claim(
+        candidate=candidate,
+        batch_id=batch.batch_id,
+        segment=batch.segment,
+        created_at_ms=batch.created_at_ms,
+        deadline_ms=deadline_ms,
+        holds_redis=holds_redis,
+        rejected=rejected,
+    )

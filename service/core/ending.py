@@ -1,0 +1,275 @@
+"""Ending a reservation (design §3.5): SQL first, always; then end.lua; then clear what was owed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from service.core.directory import SaleDirectory
+from service.core.release import Releases
+from service.core.reservations import ReservationReader
+from service.domain.errors import Conflict, EpochChanged, NotFound, OutcomeUnknown
+from service.domain.event import event_of_order
+from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, home_segment, parse_reservation_id, sale_of
+from service.domain.order import EndRefused, Order, Owed, cancel
+from service.domain.reservation import Reason, Reservation, Status
+from service.domain.sale import Authority, Sale
+from service.domain.stock import Effect, Record, RecordState
+from service.observability import metrics
+from service.observability.actions import Action
+from service.observability.log import log
+from service.ports.clock import Clock
+from service.ports.orders import OrderStore, SaleTransaction, StockMovement, Work
+
+STARTS_OVER_MAX = 4
+"""How often an ending starts over because the authority changed under it: each change takes seconds, so more is a
+storm."""
+
+EXTENSION_S = 300
+"""A started payment extends its window once, by this much at most (design §3.6)."""
+
+Ended = tuple[Order, tuple[Owed, ...]]
+
+
+class EndingService:
+    def __init__(
+        self,
+        directory: SaleDirectory,
+        reader: ReservationReader,
+        orders: OrderStore,
+        releases: Releases,
+        clock: Clock,
+    ) -> None:
+        self._directory = directory
+        self._reader = reader
+        self._orders = orders
+        self._releases = releases
+        self._clock = clock
+
+    async def cancel(self, id_: ReservationId, reason: Reason) -> Reservation:
+        """Cancelled now, or cancelled before. Conflict `already_paid` or `already_final`; NotFound; OutcomeUnknown."""
+        for _ in range(STARTS_OVER_MAX):
+            try:
+                order, owed = await self._cancel_once(id_, reason)
+            except EpochChanged:
+                continue
+            if owed:
+                await self._releases.try_apply(owed)
+            return order.as_reservation()
+        raise OutcomeUnknown(id_)
+
+    async def reject_unconfirmed(self, sale: Sale, records: Sequence[Record]) -> int:
+        """Queued records past their deadline end with `not_confirmed` (I5); the number of rows made."""
+        rejected = 0
+        for record in records:
+            ended = await self._end_queued(sale, record, Status.REJECTED, Reason.NOT_CONFIRMED)
+            if ended[1]:
+                await self._releases.try_apply(ended[1])
+            rejected += 1
+        return rejected
+
+    async def cancel_expired(self, orders: Sequence[Order]) -> int:
+        """Cancel those of these orders that are due, in one transaction a sale; the number cancelled."""
+        by_sale: dict[SaleId, list[ReservationId]] = {}
+        for order in orders:
+            by_sale.setdefault(order.sale_id, []).append(order.id)
+        return sum([await self._cancel_due(sale_id, ids) for sale_id, ids in by_sale.items()])
+
+    async def refund(self, id_: ReservationId, *, restock: bool, why: str) -> Reservation:
+        """A paid order is refunded; `restock` decides whether its units return. Conflict where it is not paid."""
+
+        async def work(transaction: SaleTransaction) -> Ended:
+            sale, order = await _locked(transaction, id_)
+            if order.status is Status.REFUNDED:
+                return order, ()
+            if order.status is not Status.PAID:
+                raise Conflict("already_final" if order.is_final else "not_payable", reservation_id=id_)
+            now_ms = self._clock.now_ms()
+            refunded = replace(order, status=Status.REFUNDED, reason=Reason.PAYMENT_REFUNDED, restocked=restock)
+            if not await transaction.replace_order(refunded, expected=Status.PAID):
+                raise EpochChanged(sale.id, sale.epoch, sale.epoch)
+            await transaction.emit([event_of_order(refunded, now_ms)])
+            await transaction.audit("api", "refund", id_, why=why, detail={"restock": restock}, at_ms=now_ms)
+            owed = await give_back(transaction, sale, [refunded], "refund", now_ms) if restock else ()
+            return refunded, owed
+
+        order, owed = await self._orders.transact([sale_of(id_)], work)
+        if owed:
+            await self._releases.try_apply(owed)
+        return order.as_reservation()
+
+    async def start_payment(self, id_: ReservationId) -> Reservation:
+        """The buyer is at the payment page: the window grows once, so that it does not end under a slow payment."""
+
+        async def work(transaction: SaleTransaction) -> Order:
+            _, order = await _locked(transaction, id_)
+            if order.status is not Status.AWAITING_PAYMENT or order.expires_at_ms is None:
+                raise Conflict("not_payable", reservation_id=id_)
+            if order.window_extended:
+                return order
+            until_ms = max(order.expires_at_ms, self._clock.now_ms() + EXTENSION_S * 1000)
+            extended = replace(order, expires_at_ms=until_ms, window_extended=True)
+            if not await transaction.replace_order(extended, expected=Status.AWAITING_PAYMENT):
+                raise Conflict("not_payable", reservation_id=id_)
+            return extended
+
+        return (await self._orders.transact([sale_of(id_)], work)).as_reservation()
+
+    # --- one cancel ---------------------------------------------------------------------------------------------------
+
+    async def _cancel_once(self, id_: ReservationId, reason: Reason) -> Ended:
+        if parse_reservation_id(id_) is None:
+            raise NotFound("reservation", id_)
+        sale = await self._directory.current(sale_of(id_))
+        if await self._orders.order(id_) is not None:
+            return await self._orders.transact([sale.id], self._cancel_row(id_, reason))
+        record = await self._reader.record(sale, id_)
+        if record is None or record.state is not RecordState.QUEUED:
+            # Raises as GET does; a row that has appeared meanwhile decides.
+            await self._reader.get(id_)
+            raise EpochChanged(sale.id, sale.epoch, sale.epoch)
+        return await self._end_queued(sale, record, Status.CANCELLED, reason)
+
+    def _cancel_row(self, id_: ReservationId, reason: Reason) -> Work[Ended]:
+        async def work(transaction: SaleTransaction) -> Ended:
+            sale, order = await _locked(transaction, id_)
+            return await self._cancel_locked(transaction, sale, order, reason)
+
+        return work
+
+    async def _cancel_locked(self, transaction: SaleTransaction, sale: Sale, order: Order, reason: Reason) -> Ended:
+        if order.status is Status.CANCELLED:
+            return order, ()
+        cancelled = cancel(order, reason)
+        if isinstance(cancelled, EndRefused):
+            raise Conflict(cancelled.value, reservation_id=order.id)
+        if not await transaction.replace_order(cancelled, expected=Status.AWAITING_PAYMENT):
+            # A payment, which does not lock the sale, was first.
+            raise Conflict(EndRefused.ALREADY_PAID.value, reservation_id=order.id)
+        now_ms = self._clock.now_ms()
+        await transaction.emit([event_of_order(cancelled, now_ms)])
+        owed = await give_back(transaction, sale, [cancelled], "cancel", now_ms)
+        _note_ended(sale, reason, 1)
+        return cancelled, owed
+
+    async def _end_queued(self, sale: Sale, record: Record, status: Status, reason: Reason) -> Ended:
+        """End a reservation that has no order yet. No SQL stock was taken; if a row is met, that row decides."""
+        id_ = record.reservation_id
+
+        async def work(transaction: SaleTransaction) -> Ended:
+            locked = transaction.sales.get(sale.id)
+            if locked is None or (locked.authority, locked.epoch) != (Authority.REDIS, sale.epoch):
+                raise EpochChanged(sale.id, sale.epoch, 0 if locked is None else locked.epoch)
+            met = (await transaction.orders([id_])).get(id_)
+            if met is not None and status is Status.CANCELLED:
+                return await self._cancel_locked(transaction, locked, met, reason)
+            if met is not None:
+                return met, ()
+            now_ms = self._clock.now_ms()
+            ended = _ended_before_order(locked, record, status, reason, now_ms)
+            await transaction.insert_orders([ended])
+            await transaction.emit([event_of_order(ended, now_ms)])
+            owed = (_owed(locked, ended, Effect.RETURN),)
+            await transaction.owe(owed)
+            _note_ended(locked, reason, 1)
+            return ended, owed
+
+        return await self._orders.transact([sale.id], work)
+
+    # --- expiry -------------------------------------------------------------------------------------------------------
+
+    async def _cancel_due(self, sale_id: SaleId, ids: Sequence[ReservationId]) -> int:
+        async def work(transaction: SaleTransaction) -> tuple[int, tuple[Owed, ...]]:
+            sale = transaction.sales[sale_id]
+            now_ms = self._clock.now_ms()
+            rows = await transaction.orders(ids)
+            cancelled = []
+            for order in rows.values():
+                ended = cancel(order, Reason.PAYMENT_TIMEOUT, due_before_ms=now_ms)
+                if isinstance(ended, Order) and await transaction.replace_order(
+                    ended, expected=Status.AWAITING_PAYMENT
+                ):
+                    cancelled.append(ended)
+            await transaction.emit([event_of_order(order, now_ms) for order in cancelled])
+            owed = await give_back(transaction, sale, cancelled, "timeout", now_ms)
+            return len(cancelled), owed
+
+        count, owed = await self._orders.transact([sale_id], work)
+        if count:
+            log(Action.ORDER_ENDED, sale_id=sale_id, reason=Reason.PAYMENT_TIMEOUT, orders=count)
+            metrics.ENDED.labels(sale_id, Reason.PAYMENT_TIMEOUT.value).inc(count)
+        if owed:
+            await self._releases.try_apply(owed)
+        return count
+
+
+async def _locked(transaction: SaleTransaction, id_: ReservationId) -> tuple[Sale, Order]:
+    order = (await transaction.orders([id_])).get(id_)
+    if order is None:
+        raise NotFound("reservation", id_)
+    return transaction.sales[order.sale_id], order
+
+
+async def give_back(
+    transaction: SaleTransaction, sale: Sale, ended: Sequence[Order], kind: str, now_ms: int
+) -> tuple[Owed, ...]:
+    """Stock and allowance of orders that ended, in SQL; what is owed to Redis for them is written, and returned."""
+    if not ended:
+        return ()
+    movements = [
+        StockMovement(
+            key=f"{kind}:{order.id}",
+            sale_id=sale.id,
+            kind=kind,
+            delta=order.quantity,
+            reservation_id=order.id,
+            at_ms=now_ms,
+        )
+        for order in ended
+    ]
+    await transaction.move_stock(movements)
+    units: dict[BuyerId, int] = {}
+    for order in ended:
+        units[order.buyer_id] = units.get(order.buyer_id, 0) - order.quantity
+    await transaction.add_buyer_units(sale.id, units, sale.rules.limit_per_buyer)
+    if sale.authority is Authority.SQL:
+        # Under `sql` nothing is owed: the loader reads the rows as they are.
+        return ()
+    owed = tuple(_owed(sale, order, Effect.RETURN) for order in ended)
+    await transaction.owe(owed)
+    return owed
+
+
+def _owed(sale: Sale, order: Order, effect: Effect) -> Owed:
+    return Owed(reservation_id=order.id, sale_id=sale.id, segment=order.segment, epoch=sale.epoch, effect=effect)
+
+
+def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reason, now_ms: int) -> Order:
+    return Order(
+        id=record.reservation_id,
+        sale_id=sale.id,
+        buyer_id=record.buyer_id,
+        batch_id=BatchId(record.batch_id),
+        segment=home_segment(record.reservation_id, sale.rules.segments),
+        epoch=sale.epoch,
+        quantity=record.quantity,
+        status=status,
+        reason=reason,
+        order_no=None,
+        amount=sale.rules.price * record.quantity,
+        currency=sale.rules.currency,
+        fingerprint=record.fingerprint,
+        coupon_code=None,
+        metadata=None,
+        created_at_ms=record.created_at_ms,
+        ordered_at_ms=now_ms,
+        expires_at_ms=None,
+        window_extended=False,
+        paid_by=None,
+        restocked=False,
+    )
+
+
+def _note_ended(sale: Sale, reason: Reason, orders: int) -> None:
+    log(Action.ORDER_ENDED, sale_id=sale.id, reason=reason, orders=orders)
+    metrics.ENDED.labels(sale.id, reason.value).inc(orders)

@@ -1,0 +1,53 @@
+"""The payment_timeout consumer's use case: a delay message names orders that may be due (design §3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from service.core.ending import EndingService
+from service.core.timeouts import PaymentTimeouts
+from service.domain.batch import decode_payment_timeout
+from service.domain.errors import Unavailable, UndecodableMessage
+from service.domain.order import Order
+from service.domain.reservation import Status
+from service.observability.actions import Action
+from service.observability.log import warn
+from service.ports.clock import Clock
+from service.ports.messaging import Dead, Delivery, Done, Outcome, RetryAfter
+from service.ports.orders import OrderStore
+
+RETRY_S = 5.0
+
+
+class PaymentExpiry:
+    def __init__(self, orders: OrderStore, endings: EndingService, timeouts: PaymentTimeouts, clock: Clock) -> None:
+        self._orders = orders
+        self._endings = endings
+        self._timeouts = timeouts
+        self._clock = clock
+
+    async def process(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
+        return [(delivery, await self._one(delivery)) for delivery in deliveries]
+
+    async def _one(self, delivery: Delivery) -> Outcome:
+        try:
+            message = decode_payment_timeout(delivery.body)
+        except UndecodableMessage as error:
+            warn(Action.MESSAGE_DEAD, message_id=delivery.message_id, error=str(error))
+            return Dead(why=str(error))
+        try:
+            rows = await self._orders.orders(message.reservation_ids)
+            await self._end([order for order in rows.values() if order.status is Status.AWAITING_PAYMENT])
+        except Unavailable as error:
+            return RetryAfter(delay_s=RETRY_S, why=str(error))
+        return Done()
+
+    async def _end(self, unpaid: Sequence[Order]) -> None:
+        """Due ones are cancelled; early ones (the window was extended, the broker was quick) are armed again."""
+        now_ms = self._clock.now_ms()
+        due = [order for order in unpaid if (order.expires_at_ms or 0) <= now_ms]
+        early = [order for order in unpaid if (order.expires_at_ms or 0) > now_ms]
+        if due:
+            await self._endings.cancel_expired(due)
+        if early:
+            await self._timeouts.schedule(early[0].sale_id, early)

@@ -1,0 +1,50 @@
+"""Every action that a log line may name, once, with its meaning. docs/operations.md lists them from here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """`meaning` is what an operator reads."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Action:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    STARTED = "started", "A part of the process is running."
+    STOPPING = "stopping", "A stop was asked for: intake is closed, what is in flight drains."
+    STOPPED = "stopped", "The part ended; `drained` says whether everything in flight finished."
+    PART_DIED = "part_died", "A background loop ended by itself: the process stops, for its supervisor to restart it."
+    LOOP_FAILED = "loop_failed", "One turn of a loop failed and will be tried again."
+    BATCH_DECIDED = "batch_decided", "reserve.lua decided a batch: winners, losers, ids known before."
+    BATCH_IN_DOUBT = "batch_in_doubt", "The reserve call or a decision gave no answer: the check-back will resolve it."
+    BATCH_FENCED = "batch_fenced", "A check-back was answered ROLLBACK before the deduction came: nobody got stock."
+    HALF_NOT_SENT = "half_not_sent", "No half receipt: nothing was deducted, the callers heard 503."
+    CHECK_ANSWERED = "check_answered", "A check-back was answered with this verdict."
+    ORDERS_MADE = "orders_made", "An order transaction committed: accepted and rejected candidates."
+    MESSAGE_WAITS = "message_waits", "A batch message cannot be decided now and comes again."
+    MESSAGE_WITHOUT_RECORD = (
+        "message_without_record",
+        "A batch message whose batch holds no stock: acked, no order (F02).",
+    )
+    MESSAGE_DEAD = "message_dead", "A message went to the dead letters."
+    WRITE_OFF = "write_off", "Redis had granted units that SQL does not have: they are written off. Look at the ledger."
+    ORDER_ENDED = "order_ended", "An order was cancelled, or a reservation ended before its order."
+    RELEASED = "released", "Units owed to Redis were given back or written off."
+    PAYMENT_STORED = "payment_stored", "A signed payment was stored, and this became of it."
+    LOST_REPORTED = (
+        "lost_reported",
+        "This is not the Redis that was loaded: the sale's gate is shut, the leader rebuilds.",
+    )
+    LOST_DISMISSED = "lost_dismissed", "A report of loss named a server that is not the sale's: a process is misrouted."
+    AUTHORITY_CHANGED = "authority_changed", "Who decides on a sale's stock changed, under this epoch."
+    LOAD_FAILED = "load_failed", "Redis could not be loaded; the sale goes back to SQL and another attempt follows."
+    LEADER = "leader", "This keeper became or ceased to be the leader."
+    SALE_CHANGED = "sale_changed", "An operator changed a sale."
+    AUDIT_FAILED = "audit_failed", "An invariant is broken. The ledger says which."
+    VIEW_STALE = "view_stale", "The sale rows could not be read for over 2 s: this process stopped selling."

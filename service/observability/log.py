@@ -1,0 +1,42 @@
+"""Structured logging: `log(Action.X, sale_id=..., ...)`. Ids on every line; no secrets, no buyers' data beyond ids."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from service.observability.actions import Action
+
+LogValue = str | int | float | bool | None
+
+_logger = structlog.get_logger()
+
+
+def log(action: Action, **facts: LogValue) -> None:
+    _logger.info(action.value, **facts)
+
+
+def warn(action: Action, **facts: LogValue) -> None:
+    """Something that a person may have to look at."""
+    _logger.warning(action.value, **facts)
+
+
+def configure(*, json: bool, level: str) -> None:
+    """To standard error: JSON lines for machines, coloured lines for people."""
+    threshold = logging.getLevelNamesMapping()[level.upper()]
+    renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+            structlog.processors.EventRenamer("action"),
+            renderer,
+        ]
+        if json
+        else [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True), renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,48 @@
+"""Every metric, declared once with its meaning; docs/operations.md lists them from here. Labels are bounded: no ids
+of buyers."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+REQUESTS = Counter("dropgate_reserve_answers_total", "Answers to reserve requests, by code", ["sale", "code"])
+RESERVE_SECONDS = Histogram("dropgate_reserve_seconds", "From a reserve request to its answer", buckets=_SECONDS)
+BATCH_SIZE = Histogram("dropgate_batch_candidates", "Candidates a half message", buckets=_SIZES)
+QUEUE_LENGTH = Gauge("dropgate_queue_length", "Requests that wait for a batch", ["sale"])
+IN_FLIGHT = Gauge("dropgate_batches_in_flight", "Batches between half message and verdict in this process")
+BATCHES = Counter(
+    "dropgate_batches_total", "Batches by what became of them: commit, rollback, unknown, not_sent", ["end"]
+)
+CHECKS = Counter("dropgate_check_backs_total", "Check-backs by verdict, and errors behind an unknown", ["verdict"])
+ORDERS = Counter("dropgate_orders_total", "Rows made by the order transaction, by status", ["sale", "status"])
+WRITE_OFFS = Counter(
+    "dropgate_write_offs_total", "Units written off: Redis had granted what SQL does not have. Alarm", ["sale"]
+)
+MESSAGES_WITHOUT_RECORD = Counter(
+    "dropgate_messages_without_record_total", "Batch messages acked without an order: fenced, ended or unknown batches"
+)
+DEAD = Counter("dropgate_dead_letters_total", "Messages our code sent to the dead letters. Alarm", ["group"])
+MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer group, by outcome", ["group", "outcome"])
+ENDED = Counter("dropgate_ended_total", "Reservations ended, by reason", ["sale", "reason"])
+PAYMENTS = Counter("dropgate_payments_total", "Stored payments by what became of them", ["outcome"])
+LOSSES = Counter(
+    "dropgate_redis_losses_total", "Reports that a sale's Redis is not the one that was loaded. Alarm", ["sale"]
+)
+MISROUTED = Counter(
+    "dropgate_misrouted_reports_total", "Reports of loss from a process that speaks to another server. Alarm"
+)
+EPOCH = Gauge("dropgate_sale_epoch", "Epoch of the sale's authority, as this process sees it", ["sale"])
+LEADER = Gauge("dropgate_leader", "1 while this process holds the lease", ["lease"])
+LOOP_SUCCESS = Gauge("dropgate_loop_last_success_timestamp_seconds", "When a background loop last succeeded", ["loop"])
+LOOP_SECONDS = Histogram(
+    "dropgate_loop_seconds", "Duration of one turn of a background loop", ["loop"], buckets=_SECONDS
+)
+LOOP_FAILURES = Counter("dropgate_loop_failures_total", "Turns of a background loop that failed", ["loop"])
+EVENTS_SENT = Counter("dropgate_events_sent_total", "Outbox events given to the broker")
+OUTBOX_AGE_SECONDS = Gauge("dropgate_outbox_age_seconds", "Age of the oldest unsent event at the last look")
+IN_DOUBT_AGE_SECONDS = Gauge(
+    "dropgate_in_doubt_age_seconds", "Age of the oldest decided batch without orders", ["sale"]
+)

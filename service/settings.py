@@ -1,0 +1,105 @@
+"""Every setting: `DROPGATE_*` in the environment, or the same names without prefix in dropgate.toml (environment wins).
+
+Unset, everything runs on the embedded stack in the folder `home`. Times say their unit in their name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+
+class Settings(BaseSettings):
+    """All of a process's settings, checked at start."""
+
+    model_config = SettingsConfigDict(env_prefix="DROPGATE_", toml_file="dropgate.toml", extra="forbid", frozen=True)
+
+    home: Path = Path(".dropgate")
+    """Folder of the embedded stack: database, broker file, Valkey's socket and data, development keys."""
+
+    redis_url: str = "embedded"
+    """`embedded`, or redis://, rediss://, unix:// of a server of yours."""
+    database_url: str = "embedded"
+    """`embedded` (SQLite in `home`), sqlite+aiosqlite:///PATH, or mysql+aiomysql://user:password@host:port/name."""
+    broker_url: str = "embedded"
+    """`embedded` (in `home`), embedded:PATH, rocketmq5://host:port or rocketmq4://host:port."""
+    topic_prefix: str = "dropgate"
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    """0: a free port, named in the first line of the log."""
+
+    payment_window_s: int = Field(default=900, ge=1, le=86_400)
+    """How long an order waits for its payment, unless its sale says otherwise."""
+    queue_deadline_s: int = Field(default=600, ge=1, le=86_400)
+    """After this a reservation that could not become an order is rejected with `not_confirmed` (I5)."""
+
+    batch_max: int = Field(default=128, ge=1, le=128)
+    """Candidates a half message."""
+    lanes: int = Field(default=4, ge=1, le=64)
+    """Batches of one segment in flight at a time."""
+    queue_max: int = Field(default=2_000, ge=1, le=100_000)
+    """Requests of one segment that may wait for a batch: about a second's worth at the rates of docs/performance.md."""
+    queue_age_max_s: float = Field(default=2.0, gt=0, le=60)
+    """A request that waited longer is refused, not served: its buyer's client has given up."""
+    reply_timeout_s: float = Field(default=8.0, gt=0, le=60)
+    """Longest time from a request to its answer; after it: 503 outcome_unknown."""
+
+    redis_timeout_s: float = Field(default=1.0, gt=0, le=30)
+    redis_connect_timeout_s: float = Field(default=1.0, gt=0, le=30)
+    redis_pool_max: int = Field(default=32, ge=1, le=1_000)
+    sql_timeout_s: float = Field(default=5.0, gt=0, le=60)
+    sql_connect_timeout_s: float = Field(default=3.0, gt=0, le=60)
+    sql_pool_max: int = Field(default=8, ge=1, le=200)
+    broker_timeout_s: float = Field(default=3.0, gt=0, le=60)
+
+    transaction_timeout_s: float = Field(default=6.0, gt=0)
+    """Embedded broker: the first check-back comes no earlier (RocketMQ's transactionTimeOut)."""
+    transaction_check_interval_s: float = Field(default=30.0, gt=0)
+    transaction_check_max: int = Field(default=15, ge=1)
+
+    older_epoch_grace_s: float = Field(default=60.0, ge=0)
+    """How long an older epoch's check-backs are answered UNKNOWN: winners' own messages come first (design §3.2)."""
+    drain_timeout_s: float = Field(default=10.0, ge=0)
+    """How long the leader waits for committed messages of an older epoch before it loads Redis again."""
+    sweep_interval_s: float = Field(default=1.0, gt=0, le=60)
+    """How often each of the keeper's loops looks."""
+    sweep_after_s: float = Field(default=15.0, gt=0)
+    """A decided batch without orders is older than this before the keeper takes it: its own message comes first."""
+    stop_timeout_s: float = Field(default=10.0, gt=0, le=300)
+    """From SIGTERM to the end of the process."""
+
+    payment_secrets: Annotated[tuple[SecretStr, ...], NoDecode] = ()
+    """Secrets that sign POST /v1/payments, comma-separated; several during a rotation."""
+    payment_tolerance_s: int = Field(default=300, ge=1, le=3_600)
+    jwt_secret: SecretStr | None = None
+    """HS256 secret of buyers' tokens; unset: buyers' tokens are refused."""
+
+    log_json: bool = True
+    log_level: str = "INFO"
+
+    @field_validator("payment_secrets", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
