@@ -2,7 +2,7 @@
 -- and writes nothing on another one or once this epoch is stamped. Each mode may be repeated.
 -- KEYS: meta, stock, records, buyers
 -- ARGV: epoch, run_id, replid, mode, then
---   'records', records (MessagePack: {id, packed record} each): decided ids, what live ones hold, whose they are
+--   'records', records (MessagePack: {id, record} each): decided ids, what live ones hold, whose they are
 --   'buyers', holdings (MessagePack: {buyer, units} each)
 --   'stock', available, held
 --   'stamp', stamped_at_ms
@@ -22,9 +22,8 @@ local function holding(who)
   return packed and cmsgpack.unpack(packed) or {0}
 end
 
-local function load_record(id, packed)
-  local record = cmsgpack.unpack(packed)
-  redis.call('HSET', RECORDS, id, packed)
+local function load_record(id, record)
+  redis.call('HSET', RECORDS, id, cmsgpack.pack(record))
   if record[STATE] == ENDED then
     return
   end

@@ -30,8 +30,8 @@ from service.domain.stock import (
 _LETTERS = {RecordState.QUEUED: "q", RecordState.ORDERED: "o", RecordState.ENDED: "e"}
 _STATES = {letter: state for state, letter in _LETTERS.items()}
 
-_Packed = tuple[str, int, int, str, str, str]
-_unpack = msgspec.msgpack.Decoder(_Packed).decode
+_Record = tuple[str, int, int, str, str, str]
+_unpack = msgspec.msgpack.Decoder(_Record).decode
 pack = msgspec.msgpack.encode
 
 
@@ -91,16 +91,15 @@ def pack_effects(effects: Mapping[ReservationId, Effect]) -> bytes:
     return pack([(local(id_), effect.value) for id_, effect in effects.items()])
 
 
-def pack_record(record: Record) -> bytes:
-    return pack(
-        (
-            _LETTERS[record.state],
-            record.quantity,
-            record.created_at_ms,
-            record.batch_id,
-            record.fingerprint,
-            record.buyer_id,
-        )
+def parts_of(record: Record) -> _Record:
+    """In the order of include/records.lua, which packs them: its MessagePack has no type for bytes within bytes."""
+    return (
+        _LETTERS[record.state],
+        record.quantity,
+        record.created_at_ms,
+        record.batch_id,
+        record.fingerprint,
+        record.buyer_id,
     )
 
 

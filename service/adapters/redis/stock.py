@@ -149,7 +149,7 @@ class RedisStock:
         )
 
     async def load_records(self, slot: Slot, server: ServerIds, records: Sequence[Record]) -> Loaded | LoadRefused:
-        pairs = [(replies.local(it.reservation_id), replies.pack_record(it)) for it in records]
+        pairs = [(replies.local(it.reservation_id), replies.parts_of(it)) for it in records]
         return await self._load_chunks(slot, server, "records", pairs)
 
     async def load_stock(
