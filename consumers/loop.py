@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import assert_never
 
 from service.domain.errors import InDoubt
 from service.observability import metrics
@@ -86,17 +87,23 @@ async def consume(
 
 
 async def _settle(group: str, consumer: Consumer, delivery: Delivery, outcome: Outcome) -> None:
-    match outcome:
-        case Done():
-            name = "done"
-        case RetryAfter():
-            name = "retry"
-        case Dead():
-            name = "dead"
-            metrics.DEAD.labels(group).inc()
-    metrics.MESSAGES.labels(group, name).inc()
+    metrics.MESSAGES.labels(group, _name(outcome)).inc()
+    if isinstance(outcome, Dead):
+        metrics.DEAD.labels(group).inc()
     try:
         await consumer.settle(delivery, outcome)
     except InDoubt as error:
         # It comes again, and is met by its rows.
         warn(Action.LOOP_FAILED, loop=group, message_id=delivery.message_id, error=str(error))
+
+
+def _name(outcome: Outcome) -> str:
+    match outcome:
+        case Done():
+            return "done"
+        case RetryAfter():
+            return "retry"
+        case Dead():
+            return "dead"
+        case unreachable:
+            assert_never(unreachable)

@@ -14,7 +14,7 @@ from service.observability.actions import Action
 from service.observability.log import log, warn
 from service.ports.clock import Clock
 from service.ports.messaging import Topic, Transport
-from service.ports.orders import SaleStore
+from service.ports.orders import LEADER_LEASE, SaleStore
 from service.ports.stock import Stock
 
 
@@ -87,7 +87,7 @@ class AuthorityRoad:
     # --- what the leader sees -----------------------------------------------------------------------------------------
 
     async def _health(self, sale: Sale) -> Health:
-        slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.rules.segments)]
+        slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.segments)]
         try:
             server = await self._stock.server_ids(slots[0])
             stamped = sale.authority is Authority.REDIS
@@ -107,7 +107,7 @@ class AuthorityRoad:
     async def _leave(self, sale: Sale) -> None:
         left = await self._change(sale, Authority.SQL)
         if left is not None and sale.status is SaleStatus.SETTLED:
-            for segment in range(sale.rules.segments):
+            for segment in range(sale.segments):
                 await self._stock.unlink(Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
 
     async def _begin_loading(self, sale: Sale) -> None:
@@ -142,11 +142,10 @@ class AuthorityRoad:
     async def _unlink_older(self, sale: Sale) -> None:
         """The keys of the two epochs before this one: of the last attempt and of the authority before it."""
         for epoch in range(max(1, sale.epoch - 2), sale.epoch):
-            for segment in range(sale.rules.segments):
+            for segment in range(sale.segments):
                 await self._stock.unlink(Slot(sale_id=sale.id, segment=segment, epoch=epoch))
 
 
-LEASE = "keeper"
 LEASE_TTL_MS = 6_000
 """A dead leader is missed for this long at most."""
 
@@ -154,7 +153,7 @@ LEASE_TTL_MS = 6_000
 class Leadership:
     """The keeper's lease: renewed at a third of its life, released only by its owner (design §3.8)."""
 
-    def __init__(self, sales: SaleStore, clock: Clock, owner: str, *, name: str = LEASE) -> None:
+    def __init__(self, sales: SaleStore, clock: Clock, owner: str, *, name: str = LEADER_LEASE) -> None:
         self._sales = sales
         self._clock = clock
         self._owner = owner

@@ -127,7 +127,7 @@ class ClaimsFinder:
             schema=batch.schema,
             batch_id=batch.batch_id,
             sale_id=batch.sale_id,
-            segment=batch.segment % sale.rules.segments,
+            segment=batch.segment % sale.segments,
             epoch=batch.epoch,
             created_at_ms=batch.created_at_ms,
             candidates=tuple(remaining),
@@ -173,7 +173,7 @@ class ClaimsFinder:
         return None if ended_at_ms is None else ended_at_ms + sale.rules.queue_deadline_s * 1000
 
     def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:
-        slot = Slot(sale_id=sale.id, segment=batch.segment % sale.rules.segments, epoch=sale.epoch)
+        slot = Slot(sale_id=sale.id, segment=batch.segment % sale.segments, epoch=sale.epoch)
         return BatchClaims(sale=sale, slot=slot, batch_id=batch.batch_id, claims=tuple(claims), older=True)
 
 

@@ -250,7 +250,7 @@ def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reas
         sale_id=sale.id,
         buyer_id=record.buyer_id,
         batch_id=BatchId(record.batch_id),
-        segment=home_segment(record.reservation_id, sale.rules.segments),
+        segment=home_segment(record.reservation_id, sale.segments),
         epoch=sale.epoch,
         quantity=record.quantity,
         status=status,

@@ -33,7 +33,7 @@ class LedgerService:
     async def _slots(self, sale: Sale) -> dict[int, SlotCount | None]:
         return {
             segment: await self._count(Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
-            for segment in range(sale.rules.segments)
+            for segment in range(sale.segments)
         }
 
     async def _count(self, slot: Slot) -> SlotCount | None:

@@ -23,7 +23,7 @@ class Loader:
 
     async def load(self, sale: Sale) -> LoadRefused | None:
         """Load the epoch that `sale` is in. None: loaded and stamped; else nothing of this attempt may be used."""
-        slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.rules.segments)]
+        slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.segments)]
         servers = [await self._stock.server_ids(slot) for slot in slots]
         snapshot = await self._sales.snapshot(sale.id, sale.epoch)
         if snapshot is None:
@@ -35,7 +35,7 @@ class Loader:
         return await self._stamp(slots, servers)
 
     async def _load_slot(self, slot: Slot, server: ServerIds, snapshot: Snapshot) -> LoadRefused | None:
-        segments = snapshot.sale.rules.segments
+        segments = snapshot.sale.segments
         records = [
             record for record in snapshot.records if home_segment(record.reservation_id, segments) == slot.segment
         ]

@@ -11,7 +11,7 @@ from service.core.order_transaction import Committed, OrderTransaction, owed_of
 from service.core.release import note_write_offs
 from service.core.timeouts import PaymentTimeouts
 from service.domain.batch import BatchMessage, decode_batch
-from service.domain.errors import NotFound, PermanentStoreError, StockUnavailable, Unavailable, UndecodableMessage
+from service.domain.errors import NotFound, Permanent, StockUnavailable, Unavailable, UndecodableMessage
 from service.domain.ids import BatchId, ReservationId, SaleId
 from service.domain.order import Decision, Order
 from service.domain.stock import Effect, Lost
@@ -125,7 +125,7 @@ class OrderIntake:
             return
         try:
             committed = await self._transaction.run(batches)
-        except PermanentStoreError as error:
+        except Permanent as error:
             halves = _halves(batches)
             if halves is None:
                 claim = batches[0].claims[0]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from service.core.directory import SaleDirectory
+from service.core.registration import RegisteredProducer
 from service.domain.errors import Unavailable
 from service.ports.messaging import Topic, Transport
 from service.ports.orders import SaleStore
@@ -24,12 +25,14 @@ class Readiness:
         stock: Stock,
         transport: Transport,
         topics: Sequence[Topic],
+        producer: RegisteredProducer,
     ) -> None:
         self._directory = directory
         self._sales = sales
         self._stock = stock
         self._transport = transport
         self._topics = topics
+        self._producer = producer
         self._stopping = False
 
     def stop(self) -> None:
@@ -46,6 +49,8 @@ class Readiness:
             self._look("broker", self._topics_missing),
         ]
         missing = [problem for problems in await asyncio.gather(*looks) for problem in problems]
+        if not self._producer.is_registered:
+            missing.append("broker: this process is not registered for check-backs yet")
         if not self._directory.is_fresh:
             missing.append("sql: the sale rows could not be read for over 2 s")
         return missing

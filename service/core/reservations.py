@@ -43,7 +43,7 @@ class ReservationReader:
         """What the home slot knows of the id; None where another authority than Redis decides."""
         if sale.authority is not Authority.REDIS:
             return None
-        slot = Slot(sale_id=sale.id, segment=home_segment(id_, sale.rules.segments), epoch=sale.epoch)
+        slot = Slot(sale_id=sale.id, segment=home_segment(id_, sale.segments), epoch=sale.epoch)
         found = await self._stock.find(slot, [id_])
         if isinstance(found, Lost):
             await self._directory.report_lost(sale, found.found)

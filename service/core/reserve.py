@@ -80,7 +80,7 @@ class ReserveService:
         return sale
 
     def _queue(self, sale: Sale, id_: ReservationId) -> BatchQueue:
-        segment = home_segment(id_, sale.rules.segments)
+        segment = home_segment(id_, sale.segments)
         queue = self._queues.get((sale.id, segment))
         if queue is None:
             queue = BatchQueue(self._attempt(sale.id, segment), self._limits, self._tools.clock)

@@ -145,7 +145,7 @@ class SaleService:
         if sale.authority is not Authority.REDIS:
             return sale.available
         left = 0
-        for segment in range(sale.rules.segments):
+        for segment in range(sale.segments):
             try:
                 count = await self._stock.count(Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
             except StockUnavailable:

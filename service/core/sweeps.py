@@ -78,7 +78,7 @@ class UndeliveredSweep:
         swept = 0
         for sale in self._directory.all():
             if sale.authority is Authority.REDIS:
-                for segment in range(sale.rules.segments):
+                for segment in range(sale.segments):
                     swept += await self._sweep(sale, Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
         return swept
 

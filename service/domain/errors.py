@@ -124,14 +124,6 @@ class Busy(Refused):
         self.retry_after_s = retry_after_s
 
 
-class PermanentStoreError(DropgateError):
-    """SQL refuses this for good: trying again cannot help."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
-
 class InDoubt(DropgateError):
     """What happened is not known here."""
 
@@ -215,3 +207,14 @@ class RowRefused(Permanent):
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
+
+
+class SettingRefused(DropgateError):
+    """A setting is not one that this release can use."""
+
+    code = "setting_refused"
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(setting, problem)
+        self.setting = setting
+        self.problem = problem

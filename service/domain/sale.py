@@ -91,7 +91,8 @@ class Sale:
     `initial` and `adjusted` are units; `available` is what SQL has left. `older_deadline_ms` is the moment after
     which no candidate of an older epoch can become an order any more (None: no older epoch ever sold). `wants_redis`
     is set by warm: the leader takes the sale down the road to Redis. `lost` is a reported loss, sticky until the
-    leader acted on it. `segments` is the count of this epoch; `rules.segments` is what the next load will use (design §3.3).
+    leader acted on it. `segments` is the count of this epoch; `rules.segments` is what the next load will use (design
+    §3.3).
     """
 
     id: SaleId

@@ -1,0 +1,55 @@
+"""uvicorn inside a loop that is ours: our signals, our socket, our end."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+BACKLOG = 2048
+KEEP_ALIVE_S = 30
+GRACE_S = 5
+"""Requests in flight at a stop have this long: longer than any answer takes."""
+
+
+class HttpServer:
+    """Listens from the moment it is made: a free port is known before anything is served."""
+
+    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=GRACE_S,
+            backlog=BACKLOG,
+        )
+        self._server = _Server(config)
+
+    @property
+    def url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def serve(self) -> None:
+        """Until `stop`: then the listener closes, and requests in flight are answered."""
+        await self._server.serve(sockets=[self._socket])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals belong to the command line, which stops every part in its order."""
+        yield

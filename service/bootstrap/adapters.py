@@ -1,0 +1,106 @@
+"""Settings to adapters: what talks to a server or a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.adapters.embedded.settings import EmbeddedSettings
+from service.adapters.embedded.transport import EmbeddedTransport
+from service.adapters.redis.client import RedisClient, RedisOptions
+from service.adapters.redis.server import EmbeddedRedis, url_of
+from service.adapters.redis.stock import RedisStock
+from service.adapters.sql.database import Database, DatabaseOptions
+from service.adapters.sql.order_store import SqlOrderStore
+from service.adapters.sql.sale_store import SqlSaleStore
+from service.adapters.system_clock import SystemClock
+from service.domain.errors import SettingRefused
+from service.ports.clock import Clock
+from service.ports.messaging import Transport
+from service.ports.orders import OrderStore, SaleStore
+from service.ports.stock import Stock
+from service.settings import Settings
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapters:
+    clock: Clock
+    database: Database
+    orders: OrderStore
+    sales: SaleStore
+    stock: Stock
+    transport: Transport
+
+
+@asynccontextmanager
+async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterator[Adapters]:
+    """Everything that talks to a server or a file, opened and, in reverse order, closed."""
+    async with AsyncExitStack() as stack:
+        clock = SystemClock()
+        database = open_database(settings)
+        stack.push_async_callback(database.close)
+        redis_url = await _redis_url(settings, stack, start=start_redis)
+        stock = RedisStock(RedisClient(redis_url, _redis_options(settings)), clock)
+        stack.push_async_callback(stock.close)
+        transport = open_transport(settings, clock)
+        await transport.start()
+        stack.push_async_callback(transport.close)
+        yield Adapters(
+            clock=clock,
+            database=database,
+            orders=SqlOrderStore(database),
+            sales=SqlSaleStore(database),
+            stock=stock,
+            transport=transport,
+        )
+
+
+def open_database(settings: Settings) -> Database:
+    url = settings.database_url
+    if url == EMBEDDED:
+        settings.home.mkdir(parents=True, exist_ok=True)
+        url = f"sqlite+aiosqlite:///{settings.home / 'dropgate.db'}"
+    options = DatabaseOptions(
+        timeout_s=settings.sql_timeout_s,
+        transaction_timeout_s=settings.sql_timeout_s * 2,
+        connect_timeout_s=settings.sql_connect_timeout_s,
+        pool_max=settings.sql_pool_max,
+    )
+    return Database(url, options)
+
+
+async def _redis_url(settings: Settings, stack: AsyncExitStack, *, start: bool) -> str:
+    if settings.redis_url != EMBEDDED:
+        return settings.redis_url
+    folder = settings.home / "redis"
+    if start:
+        server = await EmbeddedRedis.start(folder)
+        stack.push_async_callback(server.stop)
+    return url_of(folder)
+
+
+def _redis_options(settings: Settings) -> RedisOptions:
+    return RedisOptions(
+        timeout_s=settings.redis_timeout_s,
+        connect_timeout_s=settings.redis_connect_timeout_s,
+        pool_max=settings.redis_pool_max,
+    )
+
+
+def open_transport(settings: Settings, clock: Clock) -> Transport:
+    scheme, _, rest = settings.broker_url.partition(":")
+    if scheme != EMBEDDED:
+        raise SettingRefused("broker_url", f"no transport {scheme!r} in this release: embedded or embedded:PATH")
+    folder = Path(rest) if rest else settings.home
+    folder.mkdir(parents=True, exist_ok=True)
+    embedded = EmbeddedSettings(
+        transaction_timeout_s=settings.transaction_timeout_s,
+        check_interval_s=settings.transaction_check_interval_s,
+        check_max=settings.transaction_check_max,
+        check_deadline_s=min(5.0, settings.transaction_check_interval_s),
+    )
+    return EmbeddedTransport(folder, clock, embedded)

@@ -1,0 +1,84 @@
+"""What a command line needs without running a part: use cases over the same stores, migrations, topics, keys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from service.adapters.sql import migrate as sql_migrate
+from service.adapters.sql.sale_store import SqlSaleStore
+from service.adapters.system_clock import SystemClock
+from service.bootstrap.adapters import open_adapters, open_database, open_transport
+from service.bootstrap.use_cases import UseCases
+from service.core.keys import KeyService, Role
+from service.core.ledger import LedgerService
+from service.core.reservations import ReservationReader
+from service.core.sales import SaleService
+from service.core.topics import Topics
+from service.ports.messaging import Transport
+from service.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorServices:
+    sales: SaleService
+    ledgers: LedgerService
+    keys: KeyService
+    reservations: ReservationReader
+
+
+@asynccontextmanager
+async def operator(settings: Settings) -> AsyncIterator[OperatorServices]:
+    """The use cases of a command line, over the same stores. It starts no server: what is away is said."""
+    async with open_adapters(settings, start_redis=False) as adapters:
+        cases = UseCases(settings, adapters)
+        await cases.refresh()
+        yield OperatorServices(sales=cases.sales, ledgers=cases.ledgers, keys=cases.keys, reservations=cases.reader)
+
+
+async def migrate(settings: Settings) -> str:
+    """The revision reached."""
+    database = open_database(settings)
+    try:
+        return await sql_migrate.upgrade(database)
+    finally:
+        await database.close()
+
+
+async def schema_problem(settings: Settings) -> str | None:
+    database = open_database(settings)
+    try:
+        return await sql_migrate.schema_problem(database)
+    finally:
+        await database.close()
+
+
+async def create_topics(settings: Settings) -> Sequence[str]:
+    topics = Topics.named(settings.topic_prefix)
+    async with _broker(settings) as transport:
+        await transport.create_topics(topics.all())
+    return [topic.name for topic in topics.all()]
+
+
+async def check_topics(settings: Settings) -> Sequence[str]:
+    async with _broker(settings) as transport:
+        return await transport.missing(Topics.named(settings.topic_prefix).all())
+
+
+async def create_key(settings: Settings, role: Role) -> tuple[str, str]:
+    database = open_database(settings)
+    try:
+        return await KeyService(SqlSaleStore(database), SystemClock()).create(role)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def _broker(settings: Settings) -> AsyncIterator[Transport]:
+    transport = open_transport(settings, SystemClock())
+    await transport.start()
+    try:
+        yield transport
+    finally:
+        await transport.close()

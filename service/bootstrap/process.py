@@ -1,0 +1,143 @@
+"""The parts of a process: started together, watched, and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import StrEnum
+
+from consumers import events, keeper, order, payment_timeout
+from consumers.loop import take_turns
+from service.api.app import create_app
+from service.api.server import HttpServer
+from service.bootstrap.adapters import open_adapters
+from service.bootstrap.use_cases import UseCases
+from service.core.directory import REFRESH_S
+from service.core.expiry import PaymentExpiry
+from service.core.outbox import OutboxRelay
+from service.observability.actions import Action
+from service.observability.log import log, warn
+from service.settings import Settings
+
+
+class Part(StrEnum):
+    """What a process may run. `dropgate dev` runs them all."""
+
+    API = "api"
+    ORDER = "order"
+    TIMEOUT = "timeout"
+    EVENTS = "events"
+    KEEPER = "keeper"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    url: str | None
+    parts: frozenset[Part]
+
+
+async def run(
+    settings: Settings,
+    parts: frozenset[Part],
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[Running], None] | None = None,
+) -> int:
+    """Run these parts in this process until `stop` is set or one of them dies; the exit code."""
+    async with open_adapters(settings, start_redis=True) as adapters:
+        process = _Process(settings, UseCases(settings, adapters), parts)
+        running = await process.start()
+        if on_ready is not None:
+            on_ready(running)
+        return await process.run_until(stop)
+
+
+class _Process:
+    """The parts as tasks: one that ends before it was asked to is a fault, and stops them all."""
+
+    def __init__(self, settings: Settings, use_cases: UseCases, parts: frozenset[Part]) -> None:
+        self._settings = settings
+        self._use_cases = use_cases
+        self._parts = parts
+        self._stopping = asyncio.Event()
+        self._view_stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._view: list[asyncio.Task[None]] = []
+        self._server: HttpServer | None = None
+
+    async def start(self) -> Running:
+        cases, clock = self._use_cases, self._use_cases.adapters.clock
+        await cases.refresh()
+        self._view = [
+            _task("view", take_turns("view", cases.refresh, interval_s=REFRESH_S, stop=self._view_stop, clock=clock))
+        ]
+        if Part.API in self._parts:
+            self._view.append(
+                _task(
+                    "registration",
+                    take_turns("registration", cases.producer.turn, interval_s=1.0, stop=self._view_stop, clock=clock),
+                )
+            )
+            self._server = HttpServer(create_app(cases.api(self._settings)), self._settings.host, self._settings.port)
+            self._tasks.append(_task("api", self._server.serve()))
+        self._tasks += [_task(part.value, self._loop(part)) for part in sorted(self._parts - {Part.API})]
+        url = None if self._server is None else self._server.url
+        log(Action.STARTED, parts=",".join(sorted(self._parts)), url=url)
+        return Running(url=url, parts=self._parts)
+
+    def _loop(self, part: Part) -> Coroutine[None, None, None]:
+        cases, stop = self._use_cases, self._stopping
+        transport, clock, orders = cases.adapters.transport, cases.adapters.clock, cases.adapters.orders
+        match part:
+            case Part.ORDER:
+                return order.run(transport, cases.topics.order, cases.intake, stop=stop, clock=clock)
+            case Part.TIMEOUT:
+                expiry = PaymentExpiry(orders, cases.endings, cases.timeouts, clock)
+                return payment_timeout.run(transport, cases.topics.payment_timeout, expiry, stop=stop, clock=clock)
+            case Part.EVENTS:
+                relay = OutboxRelay(orders, transport.publisher(), clock, cases.topics.events.name)
+                return events.run(relay, cases.leadership("outbox"), stop=stop, clock=clock)
+            case Part.KEEPER:
+                loops = cases.keeper_loops(self._settings)
+                return keeper.run(loops, cases.leadership(), stop=stop, clock=clock)
+            case Part.API:
+                raise AssertionError("the API is a server, not a loop")
+
+    async def run_until(self, stop: asyncio.Event) -> int:
+        """Wait for `stop`, or for the death of a part; then stop within `stop_timeout_s`."""
+        stopped = asyncio.create_task(stop.wait())
+        background = [*self._tasks, *self._view, *self._use_cases.adapters.transport.background()]
+        done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        died = [task for task in done if task is not stopped]
+        for task in died:
+            error = None if task.cancelled() else task.exception()
+            warn(Action.PART_DIED, part=task.get_name(), error=None if error is None else repr(error))
+        drained = await self._stop()
+        log(Action.STOPPED, drained=drained)
+        return 0 if drained and not died else 1
+
+    async def _stop(self) -> bool:
+        """Intake first, then what is in flight, then the loops, then this process's view of the sales."""
+        log(Action.STOPPING, parts=",".join(sorted(self._parts)))
+        self._use_cases.readiness.stop()
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout_s):
+                if self._server is not None:
+                    self._server.stop()
+                await self._use_cases.reserve.drain()
+                self._stopping.set()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                self._view_stop.set()
+                await asyncio.gather(*self._view, return_exceptions=True)
+        except TimeoutError:
+            for task in (*self._tasks, *self._view):
+                task.cancel()
+            await asyncio.gather(*self._tasks, *self._view, return_exceptions=True)
+            return False
+        return True
+
+
+def _task(name: str, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
