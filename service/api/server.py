@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from service.domain.errors import SettingRefused
+
 BACKLOG = 2048
 KEEP_ALIVE_S = 30
 GRACE_S = 5
@@ -20,7 +22,10 @@ class HttpServer:
 
     def __init__(self, app: ASGIApp, host: str, port: int) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        try:
+            self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            raise SettingRefused("host and port", f"cannot listen on {host}:{port}: {error.strerror}") from error
         config = uvicorn.Config(
             app,
             http="httptools",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import assert_never
 
 from service.core.load import Loader
@@ -159,9 +160,14 @@ class Leadership:
         self._owner = owner
         self._name = name
         self._renewed_at_ms: int | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def hold(self) -> bool:
-        """Whether this process leads now; renews when a third of the lease is gone."""
+        """Whether this process leads now; renews when a third of the lease is gone. Loops may share it."""
+        async with self._one_at_a_time:
+            return await self._hold()
+
+    async def _hold(self) -> bool:
         now_ms = self._clock.now_ms()
         if self._renewed_at_ms is not None and now_ms - self._renewed_at_ms < LEASE_TTL_MS // 3:
             return True
