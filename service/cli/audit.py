@@ -33,7 +33,7 @@ def audit(
         async def look() -> Sequence[Ledger]:
             return [await services.ledgers.ledger(SaleId(sale))] if sale else await services.ledgers.all()
 
-        return await until_quiet(look, wait)
+        return await until_quiet(look, wait, LOOK_S)
 
     ledgers = with_operator(home, work)
     balanced = all(ledger.balanced for ledger in ledgers)
@@ -45,7 +45,7 @@ def audit(
     raise typer.Exit(0 if balanced else 1)
 
 
-async def until_quiet(look: Look, wait_s: float, pause_s: float = LOOK_S) -> Sequence[Ledger]:
+async def until_quiet(look: Look, wait_s: float, pause_s: float) -> Sequence[Ledger]:
     """Look until all is quiet and balanced, or the same problems were seen twice in quiet, or time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s

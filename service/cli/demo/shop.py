@@ -53,7 +53,7 @@ class Shop:
         self._session = session
         self._url = url
         self._keys = keys
-        self._figures = figures
+        self.figures = figures
         self._storefront = {"Authorization": f"Bearer {keys.storefront.key}", "Content-Type": "application/json"}
         self._operator = {"Authorization": f"Bearer {keys.operator.key}", "Content-Type": "application/json"}
 
@@ -107,14 +107,14 @@ class Shop:
         for attempt in range(MAX_ATTEMPTS):
             if answer.status not in NOT_AN_ANSWER:
                 break
-            self._figures.retried += 1
+            self.figures.retried += 1
             await asyncio.sleep(backoff_s(attempt, answer.retry_after_s, random.random()))  # noqa: S311 - jitter
             answer = await call()
         return answer
 
     async def _call(self, method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> Answer:
         started = time.perf_counter()
-        self._figures.requests += 1
+        self.figures.requests += 1
         try:
             async with self._session.request(method, self._url + path, headers=headers, data=body) as reply:
                 raw = await reply.read()

@@ -1,0 +1,135 @@
+"""`dropgate audit`: waits for quiet, shows every term, and its exit code can be trusted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from service.cli import audit
+from service.cli.audit import until_quiet
+from service.cli.ledger_view import rows_of
+from tests.unit.cli.conftest import a_ledger
+
+
+def test_a_balanced_sale_exits_0_and_marks_every_row(dropgate):
+    result = dropgate("audit")
+    assert result.exit_code == 0
+    assert "✓ Balanced" in result.stdout
+    assert "✗" not in result.stdout
+    for invariant in ("I1", "I2", "I3", "I4", "I6"):
+        assert invariant in result.stdout
+
+
+def test_json_has_every_term_and_the_verdict(dropgate):
+    found = json.loads(dropgate("audit", "--json").stdout)
+    assert found["balanced"] is True
+    assert found["quiet"] is True
+    (sale,) = found["sales"]
+    assert sale["sql"]["paid"] == 60
+    assert sale["slots"]["0"]["granted"] == 100
+    assert {check["invariant"] for check in sale["checks"]} >= {"I1", "I2", "I3", "I4", "I6"}
+    assert all(check["ok"] for check in sale["checks"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "slot", "problem"),
+    [
+        ({"paid": 61}, {}, "I1: 100 units in SQL"),
+        ({"moved": 31}, {}, "I1: stock movements"),
+        ({"buyers_over_limit": 1}, {}, "I3: 1 buyers over the limit"),
+        ({"refunds": 2}, {}, "I6: 61 payments"),
+        ({}, {"available": 31}, "I1: granted 100"),
+        ({}, {"granted": 101, "available": 31}, "I1: SQL has 30 available, Redis 31"),
+    ],
+)
+def test_a_broken_invariant_exits_1_and_says_which(dropgate, bootstrap, monkeypatch, sql, slot, problem):
+    monkeypatch.setattr(audit, "LOOK_S", 0.01)
+    bootstrap.ledgers.looks = [[a_ledger(sql=sql, slot=slot)]]
+    result = dropgate("audit", "--wait", "1")
+    assert result.exit_code == 1
+    assert problem in result.stdout
+    assert "✗ NOT balanced" in result.stdout
+    as_json = dropgate("audit", "--wait", "1", "--json")
+    assert as_json.exit_code == 1
+    found = json.loads(as_json.stdout)
+    assert found["balanced"] is False
+    assert any(not check["ok"] for check in found["sales"][0]["checks"])
+
+
+def test_a_slot_that_cannot_be_read_is_not_balanced(dropgate, bootstrap):
+    away = a_ledger()
+    away.slots[0] = None
+    bootstrap.ledgers.looks = [[away]]
+    assert dropgate("audit", "--wait", "0").exit_code == 1
+
+
+def test_one_sale_can_be_asked_for(dropgate, bootstrap):
+    bootstrap.ledgers.looks = [[a_ledger("one"), a_ledger("two")]]
+    found = json.loads(dropgate("audit", "--sale", "two", "--json").stdout)
+    assert [sale["sale_id"] for sale in found["sales"]] == ["two"]
+    assert dropgate("audit", "--sale", "three").exit_code == 1
+
+
+def test_without_sales_there_is_nothing_to_audit(dropgate, bootstrap):
+    bootstrap.ledgers.looks = [[]]
+    result = dropgate("audit")
+    assert result.exit_code == 0
+    assert "no sales" in result.stdout
+
+
+def busy():
+    """10 of the 70 units are on their way to SQL: the two stores cannot be compared yet."""
+    return a_ledger(
+        sql={"available": 40, "moved": 40, "awaiting_payment": 0, "buyers_units": 60},
+        slot={"queued": 10, "ordered": 60, "undelivered_batches": 1},
+    )
+
+
+def looking(looks):
+    calls = []
+
+    async def look():
+        calls.append(1)
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    return look, calls
+
+
+async def test_it_waits_until_nothing_is_under_way():
+    look, calls = looking([[busy()], [busy()], [a_ledger()]])
+    (ledger,) = await until_quiet(look, 5, pause_s=0.001)
+    assert ledger.quiet
+    assert len(calls) == 3
+
+
+async def test_a_difference_seen_once_is_looked_at_again():
+    """The stores are read one after the other: a unit on its way between the reads is no loss."""
+    look, calls = looking([[a_ledger(slot={"granted": 101, "available": 31})], [a_ledger()]])
+    (ledger,) = await until_quiet(look, 5, pause_s=0.001)
+    assert ledger.balanced
+    assert len(calls) == 2
+
+
+async def test_a_difference_seen_twice_in_quiet_ends_the_wait():
+    look, calls = looking([[a_ledger(slot={"granted": 101, "available": 31})]])
+    (ledger,) = await until_quiet(look, 60, pause_s=0.001)
+    assert not ledger.balanced
+    assert len(calls) == 2
+
+
+async def test_a_sale_that_never_becomes_quiet_is_shown_as_it_is():
+    look, _ = looking([[busy()]])
+    (ledger,) = await until_quiet(look, 0.01, pause_s=0.004)
+    assert not ledger.quiet
+    assert [row.ok for row in rows_of(ledger) if row.where == "both"] == [None]
+
+
+def test_rows_and_judge_agree():
+    for sql, slot in [
+        ({}, {}),
+        ({"paid": 61}, {}),
+        ({"available": -1, "moved": -1, "paid": 91, "buyers_units": 101}, {}),
+    ]:
+        ledger = a_ledger(sql=sql, slot=slot)
+        assert all(row.ok is not False for row in rows_of(ledger)) == ledger.balanced

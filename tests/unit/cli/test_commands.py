@@ -1,0 +1,87 @@
+"""What each command prints, as JSON and for people, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+CREATE = ("sale", "create", "drop", "--sku", "tee", "--stock", "100", "--price", "4900")
+
+
+def test_sale_create_makes_the_sale_and_prints_it_under_the_names_of_the_api(dropgate, bootstrap):
+    result = dropgate(*CREATE, "--currency", "usd", "--limit", "2", "--opens-at", "2030-01-31T12:00:00+02:00", "--json")
+    assert result.exit_code == 0
+    sale = json.loads(result.stdout)
+    assert sale["id"] == "drop"
+    assert (sale["status"], sale["available"], sale["price"], sale["currency"]) == ("draft", 100, 4900, "USD")
+    assert sale["limit_per_buyer"] == 2
+    assert sale["opens_at"] == "2030-01-31T10:00:00.000Z"
+    assert sale["payment_window_s"] == 900
+    assert bootstrap.sales.acts[0][2].startswith("cli")
+
+
+@pytest.mark.parametrize(
+    ("act", "status"), [("warm", "ready"), ("open", "open"), ("close", "closed"), ("settle", "settled")]
+)
+def test_each_act_shows_the_sale_as_it_is_afterwards(dropgate, bootstrap, act, status):
+    dropgate(*CREATE)
+    result = dropgate("sale", act, "drop")
+    assert result.exit_code == 0
+    assert status in result.stdout
+    assert bootstrap.sales.acts[-1][0] == act
+
+
+def test_open_with_warm_does_both(dropgate, bootstrap):
+    dropgate(*CREATE)
+    dropgate("sale", "open", "drop", "--warm")
+    assert bootstrap.sales.acts[-1][0] == "open+warm"
+
+
+def test_sale_show_lists_all_sales(dropgate):
+    assert "no sales yet" in dropgate("sale", "show").stdout
+    dropgate(*CREATE)
+    assert "drop" in dropgate("sale", "show").stdout
+    assert [sale["id"] for sale in json.loads(dropgate("sale", "show", "--json").stdout)["sales"]] == ["drop"]
+
+
+def test_topics_create_names_what_it_made(dropgate, bootstrap):
+    bootstrap.made_topics = ["dropgate-order"]
+    assert json.loads(dropgate("topics", "create", "--json").stdout) == {"created": ["dropgate-order"]}
+    bootstrap.made_topics = []
+    assert "were there already" in dropgate("topics", "create").stdout
+
+
+def test_topics_check_fails_with_a_sentence_for_each_thing_missing(dropgate, bootstrap):
+    assert dropgate("topics", "check").exit_code == 0
+    bootstrap.missing_topics = ["The topic dropgate-order is missing: run `dropgate topics create`."]
+    result = dropgate("topics", "check")
+    assert result.exit_code == 1
+    assert "dropgate topics create" in result.stderr
+    as_json = dropgate("topics", "check", "--json")
+    assert as_json.exit_code == 1
+    assert json.loads(as_json.stdout) == {"ok": False, "missing": bootstrap.missing_topics}
+
+
+def test_migrate_says_where_the_database_is(dropgate):
+    assert json.loads(dropgate("migrate", "--json").stdout) == {"revision": "0001"}
+    assert "revision 0001" in dropgate("migrate").stdout
+
+
+def test_key_create_shows_the_secret_once(dropgate, bootstrap):
+    result = dropgate("key", "create", "--role", "viewer", "--json")
+    assert json.loads(result.stdout) == {"id": "key-1", "role": "viewer", "key": "dg_viewer_secret"}
+    assert "dg_storefront_secret" in dropgate("key", "create", "--role", "storefront").stdout
+    assert bootstrap.keys == ["viewer", "storefront"]
+
+
+def test_version_is_one_line(dropgate):
+    result = dropgate("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("dropgate")
+
+
+def test_help_names_every_command(dropgate):
+    shown = dropgate("--help").stdout
+    for command in ("demo", "dev", "serve", "consume", "keeper", "sale", "audit", "topics", "migrate", "key"):
+        assert command in shown
