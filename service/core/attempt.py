@@ -258,7 +258,9 @@ class Attempt:
             self._answer_record(id_, live, rows, same_id=False)
         else:
             code = "limit_reached" if answer.no is No.LIMIT_REACHED else "sold_out"
-            self._refuse(id_, Conflict(code, sale_id=self._sale.id, reservation_id=id_, final=self._final))
+            # Units that someone holds may come back: then this id may win after all.
+            final = self._final and not answer.units_held
+            self._refuse(id_, Conflict(code, sale_id=self._sale.id, reservation_id=id_, final=final))
 
     def _answer_queued(self, batch: BatchMessage, candidate: Candidate) -> None:
         reservation = queued_from_candidate(self._sale, batch, candidate)

@@ -77,7 +77,8 @@ class DirectSelling:
             row = accepted.get(id_) or existing.get(id_)
             if row is None:
                 code = "limit_reached" if refused[id_] is Reason.LIMIT_REACHED else "sold_out"
-                ticket.refuse(Conflict(code, sale_id=sale.id, reservation_id=id_, final=final))
+                never = final and ticket.candidate.quantity > sale.capacity  # else units that are held may come back
+                ticket.refuse(Conflict(code, sale_id=sale.id, reservation_id=id_, final=never))
             elif row.fingerprint != ticket.candidate.fingerprint:
                 ticket.refuse(IdempotencyKeyReused(id_))
             else:
