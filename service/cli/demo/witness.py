@@ -46,6 +46,7 @@ class Witness:
         told = self._told.setdefault(id_, _Told())
         if told.never is not None:
             self._contradiction(id_, f"{told.never}, later {status}")
+            told.never = None
         if told.status is not None and status not in MAY_BE_TOLD_AFTER[told.status]:
             self._contradiction(id_, f"{told.status}, later {status}")
         self._compare_facts(id_, told, body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_a_report_without_problems_is_ok():
     assert "✗" not in "".join(cell for row in report.rows() for cell in row)
 
 
-def with_books(**changes: object) -> Books:
+def with_books(**changes: Any) -> Books:
     return replace(books(LEDGER), **changes)
 
 
