@@ -1,0 +1,5 @@
+/* One payment and a refund through a planned change of authority: the release owed names its epoch. */
+#define PAYMENTS 1
+#define REFUNDS 1
+#define PLANNED_CHANGE
+#include "../dropgate.pml"
