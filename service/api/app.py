@@ -1,0 +1,51 @@
+"""The ASGI app: the table of routes, served."""
+
+from __future__ import annotations
+
+import secrets
+from itertools import groupby
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route as Path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.api.http import REQUEST_ID_KEY
+from service.api.routes import ROUTES
+from service.api.routing import PathEndpoint, nowhere
+from service.api.services import ApiServices
+
+REQUEST_ID_BYTES = 12
+
+
+class RequestIds:
+    """Gives every request an id of ours, and every answer the header that says it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = scope[REQUEST_ID_KEY] = secrets.token_hex(REQUEST_ID_BYTES)
+        header = (b"dropgate-request-id", request_id.encode())
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], header]
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
+
+
+def create_app(services: ApiServices) -> Starlette:
+    """The whole API over these services. It starts and stops nothing: that is the bootstrap's."""
+    paths = [
+        Path(path, PathEndpoint(services, list(routes)))
+        for path, routes in groupby(ROUTES, key=lambda route: route.path)
+    ]
+    app = Starlette(routes=paths, middleware=[Middleware(RequestIds)])
+    app.router.redirect_slashes = False
+    app.router.default = nowhere
+    return app
