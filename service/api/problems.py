@@ -5,12 +5,13 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-import structlog
 
 from service.api import errors as http_errors
 from service.api.http import NO_STORE, Answer, Header, json_answer
 from service.domain import errors
 from service.domain.sale import SaleStatus
+from service.observability.actions import Action
+from service.observability.log import error as log_error
 
 STATUS_OF: dict[type[BaseException], int] = {
     http_errors.MalformedRequest: 400,
@@ -205,4 +206,4 @@ def _headers(error: Exception) -> tuple[Header, ...]:
 
 def _log_unforeseen(error: Exception, request_id: str) -> None:
     trace = "".join(traceback.format_exception(error))
-    structlog.get_logger().error("request_failed", request_id=request_id, error=type(error).__name__, traceback=trace)
+    log_error(Action.REQUEST_FAILED, request_id=request_id, error=type(error).__name__, traceback=trace)

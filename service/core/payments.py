@@ -37,9 +37,10 @@ class PaymentService:
         self._clock = clock
 
     async def receive(self, payment: Payment) -> PaymentOutcome:
-        """What became of a validly signed report. The same report again gives the same answer and does nothing."""
-        if parse_reservation_id(payment.reservation_id) is None:
-            raise InvalidRequest("reservation_id", "not the id of a reservation")
+        """What became of a validly signed report. The same report again gives the same answer and does nothing.
+
+        Money for something that is not the id of a reservation is money all the same: it becomes a refund (I6).
+        """
         if payment.status is not PaymentStatus.SUCCEEDED:
             log(
                 Action.PAYMENT_STORED,
@@ -49,6 +50,8 @@ class PaymentService:
             )
             return PaymentOutcome.RECORDED
 
+        may_yet_appear = parse_reservation_id(payment.reservation_id) is not None
+
         async def work(transaction: SaleTransaction) -> PaymentOutcome:
             stored = await transaction.payment(payment.id)
             if stored is not None:
@@ -57,7 +60,7 @@ class PaymentService:
             waiting = StoredPayment(payment=payment, outcome=PaymentOutcome.WAITING, received_at_ms=now_ms)
             await transaction.insert_payment(waiting)
             order = (await transaction.orders([payment.reservation_id])).get(payment.reservation_id)
-            return await apply_payment(transaction, payment, order, may_yet_appear=True, now_ms=now_ms)
+            return await apply_payment(transaction, payment, order, may_yet_appear=may_yet_appear, now_ms=now_ms)
 
         outcome = await self._orders.transact([], work)
         metrics.PAYMENTS.labels(outcome.value).inc()

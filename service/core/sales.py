@@ -25,6 +25,9 @@ WARM_LOOK_S = 0.1
 LOW_SHARE = 0.1
 """At or below this share of its units a sale's stock level is `low`."""
 
+LEVEL_AGE_MAX_S = 1.0
+"""As long as the public view may be cached (design §5)."""
+
 
 class StockLevel(StrEnum):
     IN_STOCK = "in_stock"
@@ -38,6 +41,13 @@ class PublicSale:
     stock_level: StockLevel
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    epoch: int
+    at_s: float
+    left: int
+
+
 class SaleService:
     def __init__(
         self, sales: SaleStore, directory: SaleDirectory, stock: Stock, adjusting: Adjusting, clock: Clock
@@ -47,6 +57,8 @@ class SaleService:
         self._stock = stock
         self._adjusting = adjusting
         self._clock = clock
+        self._seen: dict[SaleId, _Seen] = {}
+        """One entry a sale that exists, and those are bounded (SALES_MAX)."""
 
     async def create(self, sale_id: SaleId, rules: SaleRules, actor: str) -> Sale:
         """A draft. The same again is the same; Conflict `sale_exists` where the id has other rules."""
@@ -66,7 +78,7 @@ class SaleService:
     async def public(self, sale_id: SaleId) -> PublicSale:
         """From this process's view, and the slots' own counters; `low` from a tenth of the stock on."""
         sale = await self._viewed(sale_id)
-        left = await self._left(sale)
+        left = await self._left_lately(sale)
         if left <= 0:
             level = StockLevel.SOLD_OUT
         elif left <= sale.capacity * LOW_SHARE:
@@ -107,6 +119,8 @@ class SaleService:
         """Window, limit, payment window and so on. Stock changes by `adjust` only."""
         sale = await self.get(sale_id)
         rules = replace(sale.rules, **changes)  # type: ignore[arg-type]  # api/bodies.py has checked names and types
+        if rules.opens_at_ms is not None and rules.closes_at_ms is not None and rules.closes_at_ms <= rules.opens_at_ms:
+            raise InvalidRequest("closes_at", "must be after opens_at")
         if rules.stock != sale.rules.stock:
             raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")
         await self._sales.update_rules(sale_id, rules, self._clock.now_ms())
@@ -140,6 +154,14 @@ class SaleService:
             return self._directory.selling(sale_id)
         except NotFound:
             return await self.get(sale_id)
+
+    async def _left_lately(self, sale: Sale) -> int:
+        """Anyone may ask, so the slots are asked once a second at most, however many do."""
+        now_s = self._clock.monotonic_s()
+        seen = self._seen.get(sale.id)
+        if seen is None or seen.epoch != sale.epoch or now_s - seen.at_s > LEVEL_AGE_MAX_S:
+            seen = self._seen[sale.id] = _Seen(epoch=sale.epoch, at_s=now_s, left=await self._left(sale))
+        return seen.left
 
     async def _left(self, sale: Sale) -> int:
         if sale.authority is not Authority.REDIS:

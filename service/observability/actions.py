@@ -46,5 +46,4 @@ class Action(StrEnum):
     LOAD_FAILED = "load_failed", "Redis could not be loaded; the sale goes back to SQL and another attempt follows."
     LEADER = "leader", "This keeper became or ceased to be the leader."
     SALE_CHANGED = "sale_changed", "An operator changed a sale."
-    AUDIT_FAILED = "audit_failed", "An invariant is broken. The ledger says which."
-    VIEW_STALE = "view_stale", "The sale rows could not be read for over 2 s: this process stopped selling."
+    REQUEST_FAILED = "request_failed", "A request met a bug: 500 with this request id. The error names the place."

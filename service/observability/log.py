@@ -23,6 +23,11 @@ def warn(action: Action, **facts: LogValue) -> None:
     _logger.warning(action.value, **facts)
 
 
+def error(action: Action, **facts: LogValue) -> None:
+    """A bug: the line has the place, and a person has to look."""
+    _logger.error(action.value, **facts)
+
+
 def configure(*, json: bool, level: str) -> None:
     """To standard error: JSON lines for machines, coloured lines for people."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
