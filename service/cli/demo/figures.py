@@ -16,6 +16,7 @@ class Figures:
     accepted: int = 0
     refused: int = 0
     retried: int = 0
+    asked_again: int = 0
     replayed: int = 0
     requests: int = 0
     in_doubt: int = 0

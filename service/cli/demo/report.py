@@ -53,6 +53,7 @@ class Report:
     accepted: int
     refused: int
     retried: int
+    asked_again: int
     replayed: int
     paid: int
     cancelled: int
@@ -110,11 +111,9 @@ class Report:
         yield "buyers", f"{self.buyers:,}", f"for {self.stock:,} units"
         yield "accepted", f"{self.accepted:,}", f"p50 {_ms(self.accept_p50_ms)}, p99 {_ms(self.accept_p99_ms)}"
         yield "told sold out", f"{self.refused:,}", ""
-        yield (
-            "asked again, same key",
-            f"{self.replayed + self.retried:,}",
-            f"{self.replayed:,} replays, {self.retried:,} retries",
-        )
+        again = f"{self.replayed:,} got their reservation again"
+        yield "asked again, same key", f"{self.asked_again:,}", again
+        yield "retried, no answer yet", f"{self.retried:,}", ""
         yield "paid", f"{self.paid:,}", _mark(self.paid == books.paid, "buyers and SQL agree")
         yield "cancelled by the buyer", f"{self.cancelled:,}", "the unit came back"
         yield "expired unpaid", f"{self.expired:,}", "the unit came back"

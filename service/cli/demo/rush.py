@@ -49,6 +49,7 @@ class Rush:
             answers = [await self.shop.reserve(buyer)]
             if buyer.asks_again and answers[0].status not in NOT_AN_ANSWER:
                 answers.append(await self.shop.reserve(buyer))
+                self.figures.asked_again += 1
                 self.figures.replayed += answers[1].replayed
             await self._sort(buyer, answers)
             self.done += 1

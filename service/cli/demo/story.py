@@ -143,6 +143,7 @@ class Story:
             accepted=figures.accepted,
             refused=figures.refused,
             retried=figures.retried,
+            asked_again=figures.asked_again,
             replayed=figures.replayed,
             paid=told[Status.PAID],
             cancelled=reasons.get("buyer_cancelled", 0),

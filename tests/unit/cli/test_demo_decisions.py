@@ -46,7 +46,7 @@ def test_who_comes_back_pays_and_keeps_the_key():
 
 def test_the_window_grows_with_the_rush():
     assert payment_window_s(300) == 6
-    assert payment_window_s(90_000) == 60
+    assert payment_window_s(90_000) == 72
 
 
 def test_more_people_come_back_than_units():
@@ -167,6 +167,7 @@ def a_report() -> Report:
         accepted=10,
         refused=10,
         retried=0,
+        asked_again=2,
         replayed=1,
         paid=8,
         cancelled=1,
