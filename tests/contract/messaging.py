@@ -249,12 +249,18 @@ class DeliveryStories(_Suite):
             consumer = await stage.consumer(topic)
             assert sorted(keys(await collect(consumer, 2, stage.traits.patience_s))) == ["a", "b"]
 
+    @pytest.mark.parametrize("elsewhere", [False, True])
     async def test_a_consumer_that_waits_is_woken_by_a_message(
-        self, stage: Stage, transport_factory: TransportFactory
+        self, stage: Stage, transport_factory: TransportFactory, elsewhere: bool
     ) -> None:
-        other = await transport_factory.open()
-        consumer = await stage.consumer(stage.normal, on=other)
+        consumer = await stage.consumer(
+            stage.normal, on=await transport_factory.open() if elsewhere else stage.transport
+        )
+        producer, other = await stage.producer(), await stage.consumer(stage.order)
         waiting = asyncio.create_task(consumer.receive(1, stage.traits.patience_s))
+        # Something else goes to and fro meanwhile, so that the consumer has looked and waits.
+        await stage.transact(producer, "sold", Verdict.COMMIT)
+        assert keys(await collect(other, 1, stage.traits.patience_s)) == ["sold"]
         await stage.publish(stage.normal, "hello")
         assert keys(await waiting) == ["hello"]
 

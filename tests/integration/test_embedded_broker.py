@@ -14,7 +14,7 @@ from service.adapters.embedded.transport import FILE_NAME, EmbeddedTransport
 from service.adapters.memory.clock import ManualClock
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
-from service.ports.messaging import Dead, Done, OutgoingMessage, RetryAfter, Topic, TopicType
+from service.ports.messaging import CheckRequest, Dead, Done, OutgoingMessage, RetryAfter, Topic, TopicType
 from tests.contract.messaging_stage import CheckBook, always, collect, eventually, keys
 
 SETTINGS = EmbeddedSettings(busy_s=0.2, check_poll_s=0.01, poll_s=0.01)
@@ -61,16 +61,26 @@ async def test_a_quarter_of_an_hour_passes_when_the_clock_says_so(
 async def test_a_half_message_is_asked_about_after_six_seconds_and_then_every_thirty(
     broker: EmbeddedTransport, clock: ManualClock
 ) -> None:
-    checks = CheckBook()
-    producer = await broker.producer(ORDERS.name, checks)
+    sent_at_ms = clock.now_ms()
+    asked_at: list[float] = []
+
+    async def check_back(_: CheckRequest) -> Verdict:
+        asked_at.append((clock.now_ms() - sent_at_ms) / 1000)
+        return Verdict.UNKNOWN
+
+    producer = await broker.producer(ORDERS.name, check_back)
     await producer.transact(order("doubt"), always(Verdict.UNKNOWN))
-    asked_at: list[int] = []
-    for second in range(6 + 15 * 30 + 1):
-        if second in {6 + 30 * n for n in range(15)}:
-            asked_at.append(second)
-            await eventually(lambda: len(checks.asked) == len(asked_at), 5)
-        await clock.advance(1)
-    assert len(checks.asked) == len(asked_at) == 15
+    consumer = await broker.consumer(ORDERS.name, "creator", invisible_s=60)
+    expected: list[float] = []
+    for step in (6, *[30] * 14):
+        await clock.advance(step - 0.001)
+        assert await consumer.receive(1, 0.05) == []  # several turns of the pump
+        assert asked_at == expected
+        await clock.advance(0.001)
+        expected.append(expected[-1] + step if expected else step)
+        await eventually(lambda: len(asked_at) == len(expected), 5)
+    assert asked_at == expected
+    await clock.advance(30)
 
     async def is_discarded() -> bool:
         return [message.key for message in await broker.discarded()] == ["doubt"]

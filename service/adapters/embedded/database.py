@@ -112,6 +112,7 @@ class Database:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA journal_size_limit = {int(self._settings.wal_bytes_max)}")
             _ensure_schema(connection)
         except (sqlite3.Error, BrokerUnavailable):
             connection.close()

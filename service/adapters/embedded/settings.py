@@ -42,6 +42,9 @@ class EmbeddedSettings:
     """Calls that share one transaction and its fsync (about 3 ms on a disk): the more wait, the more share. The bound
     keeps one turn on the event loop at some 10 ms."""
 
+    wal_bytes_max: int = 64 * 1024 * 1024
+    """The write-ahead log shrinks back to this after a burst: without a bound it keeps its largest size for ever."""
+
     keep_unread_s: float = 72 * 3600.0
     """How long a message of a topic without any group waits for one, and a resumed half message stays in the discarded
     table: RocketMQ's `fileReservedTime`."""
