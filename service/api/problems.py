@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-
 from service.api import errors as http_errors
 from service.api.http import NO_STORE, Answer, Header, json_answer
 from service.domain import errors

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ class Adapters:
     sales: SaleStore
     stock: Stock
     transport: Transport
+    background: Sequence[asyncio.Task[None]] = ()
+    """Tasks that work as long as the adapters are open. One that ends earlier is a fault: the process must stop."""
 
 
 @asynccontextmanager
@@ -43,7 +46,7 @@ async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterat
         clock = SystemClock()
         database = open_database(settings)
         stack.push_async_callback(database.close)
-        redis_url = await _redis_url(settings, stack, start=start_redis)
+        redis_url, tending = await _redis(settings, stack, start=start_redis)
         stock = RedisStock(RedisClient(redis_url, _redis_options(settings)), clock)
         stack.push_async_callback(stock.close)
         transport = open_transport(settings, clock)
@@ -56,6 +59,7 @@ async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterat
             sales=SqlSaleStore(database),
             stock=stock,
             transport=transport,
+            background=(*tending, *transport.background()),
         )
 
 
@@ -73,14 +77,23 @@ def open_database(settings: Settings) -> Database:
     return Database(url, options)
 
 
-async def _redis_url(settings: Settings, stack: AsyncExitStack, *, start: bool) -> str:
+async def _redis(settings: Settings, stack: AsyncExitStack, *, start: bool) -> tuple[str, Sequence[asyncio.Task[None]]]:
+    """Where Redis is, and what keeps the embedded one running."""
     if settings.redis_url != EMBEDDED:
-        return settings.redis_url
+        return settings.redis_url, ()
     folder = settings.home / "redis"
-    if start:
-        server = await EmbeddedRedis.start(folder)
-        stack.push_async_callback(server.stop)
-    return url_of(folder)
+    if not start:
+        return url_of(folder), ()
+    server = await EmbeddedRedis.start(folder)
+    stack.push_async_callback(server.stop)
+    tending = asyncio.create_task(server.tend(), name="embedded redis")
+    stack.push_async_callback(_end, tending)
+    return server.url, (tending,)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def _redis_options(settings: Settings) -> RedisOptions:

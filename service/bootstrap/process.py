@@ -107,7 +107,7 @@ class _Process:
     async def run_until(self, stop: asyncio.Event) -> int:
         """Wait for `stop`, or for the death of a part; then stop within `stop_timeout_s`."""
         stopped = asyncio.create_task(stop.wait())
-        background = [*self._tasks, *self._view, *self._use_cases.adapters.transport.background()]
+        background = [*self._tasks, *self._view, *self._use_cases.adapters.background]
         done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         died = [task for task in done if task is not stopped]

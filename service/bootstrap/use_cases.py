@@ -32,9 +32,11 @@ from service.core.reserve import ReserveService
 from service.core.sales import SaleService
 from service.core.sweeps import (
     BATCHES_A_TURN,
+    DISCARDED_A_TURN,
     ORDERS_A_TURN,
     OWED_A_TURN,
     PAYMENTS_A_TURN,
+    DiscardedSweep,
     ExpirySweep,
     OwedSweep,
     UndeliveredSweep,
@@ -139,12 +141,14 @@ class UseCases:
             directory=self.directory, orders=orders, payments=self.payments, reader=self.reader, clock=clock
         )
         expiry, owed = ExpirySweep(orders, self.endings, clock), OwedSweep(orders, self.releases)
+        discarded = DiscardedSweep(self.adapters.transport, self.checks, self.intake)
         road = self._road(settings)
         return [
             KeeperLoop(name="authority", turn=road.turn, interval_s=min(REFRESH_S, interval_s)),
             KeeperLoop(name="expiry", turn=expiry.turn, interval_s=interval_s, full=ORDERS_A_TURN),
             KeeperLoop(name="owed", turn=owed.turn, interval_s=interval_s, full=OWED_A_TURN),
             KeeperLoop(name="undelivered", turn=undelivered.turn, interval_s=interval_s, full=BATCHES_A_TURN),
+            KeeperLoop(name="discarded", turn=discarded.turn, interval_s=interval_s, full=DISCARDED_A_TURN),
             KeeperLoop(name="payments", turn=waiting.turn, interval_s=interval_s, full=PAYMENTS_A_TURN),
             KeeperLoop(name="adjustments", turn=self.adjusting.turn, interval_s=interval_s, full=FINISH_A_TURN),
         ]

@@ -151,8 +151,8 @@ def welcome(settings: Settings, keys: DevKeys, url: str) -> str:
     return "\n".join(
         [
             f"Dropgate is ready at {url}",
-            f"  data  {settings.home}",
-            f"  keys  {settings.home / KEYS} (storefront, payments, operator, payment_secret)",
+            f"  data  {settings.home.absolute()}",
+            f"  keys  {settings.home.absolute() / KEYS} (storefront, payments, operator, payment_secret)",
             "A first sale, to paste into another terminal:",
             *(f"  {line}" for line in first_calls(url, keys)),
             "Ctrl-C stops it; nothing is lost.",

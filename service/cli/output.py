@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.domain.errors import Conflict, DropgateError, InvalidRequest, NotFound, Unavailable
+from service.domain.errors import Conflict, DropgateError, InvalidRequest, NotFound, SettingRefused, Unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,6 +42,8 @@ def explain(error: DropgateError) -> str:
             return f"There is no {kind} {id_}."
         case InvalidRequest(field=field, problem=problem):
             return f"{field}: {problem}"
+        case SettingRefused(setting=setting, problem=problem):
+            return f"{setting}: {problem}"
         case Conflict(conflict=code):
             return f"The state forbids it now: {code.replace('_', ' ')}."
         case Unavailable(what=what, why=why):

@@ -3,6 +3,7 @@ will."""
 
 from __future__ import annotations
 
+from service.core.check_back import CheckBacks
 from service.core.claims import claims_of_stored
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
@@ -10,13 +11,18 @@ from service.core.order_intake import OrderIntake
 from service.core.payments import PaymentService
 from service.core.release import Releases
 from service.core.reservations import CLOCK_MARGIN_MS, ReservationReader
-from service.domain.errors import EpochChanged, InDoubt, NotFound
+from service.domain.batch import decode_batch
+from service.domain.check_back import Verdict
+from service.domain.errors import EpochChanged, InDoubt, NotFound, UndecodableMessage
 from service.domain.ids import sale_of
 from service.domain.payment import PaymentOutcome
 from service.domain.sale import Authority, Sale
 from service.domain.stock import Batches, Lost, RecordState, Slot, StoredBatch
 from service.observability import metrics
+from service.observability.actions import Action
+from service.observability.log import warn
 from service.ports.clock import Clock
+from service.ports.messaging import DiscardedHalf, Transport
 from service.ports.orders import OrderStore, StoredPayment
 from service.ports.stock import Stock
 
@@ -24,6 +30,7 @@ ORDERS_A_TURN = 500
 BATCHES_A_TURN = 64
 OWED_A_TURN = 500
 PAYMENTS_A_TURN = 200
+DISCARDED_A_TURN = 500
 """Bounds of one turn: each about a tenth of a second of the stores' time; a full turn is followed by the next at
 once."""
 
@@ -156,3 +163,38 @@ class WaitingPaymentsSweep:
         except InDoubt:
             return True
         return True
+
+
+class DiscardedSweep:
+    """Half messages that the broker asks about no more (F04): decided from their bodies, older epochs included."""
+
+    def __init__(self, transport: Transport, checks: CheckBacks, intake: OrderIntake) -> None:
+        self._transport = transport
+        self._checks = checks
+        self._intake = intake
+
+    async def turn(self) -> int:
+        found = await self._transport.discarded(DISCARDED_A_TURN)
+        metrics.DISCARDED.set(len(found))
+        ended = 0
+        for half in found:
+            if await self._ended(half):
+                await self._transport.forget_discarded(half.message_id)
+                metrics.DISCARDED_ENDED.inc()
+                ended += 1
+        return ended
+
+    async def _ended(self, half: DiscardedHalf) -> bool:
+        """COMMIT: the order transaction on its body. ROLLBACK: it is fenced, nothing follows. UNKNOWN: next time."""
+        try:
+            batch = decode_batch(half.body)
+            match await self._checks.verdict(batch):
+                case Verdict.COMMIT:
+                    return batch.batch_id in (await self._intake.decide([batch])).done
+                case Verdict.ROLLBACK:
+                    return True
+                case Verdict.UNKNOWN:
+                    return False
+        except (UndecodableMessage, NotFound, InDoubt) as error:
+            warn(Action.DISCARDED_STAYS, message_id=half.message_id, batch_id=half.key, error=str(error))
+            return False

@@ -33,6 +33,10 @@ class Action(StrEnum):
         "A batch message whose batch holds no stock: acked, no order (F02).",
     )
     MESSAGE_DEAD = "message_dead", "A message went to the dead letters."
+    DISCARDED_STAYS = (
+        "discarded_stays",
+        "A discarded half message cannot be decided now.",
+    )
     WRITE_OFF = "write_off", "Redis had granted units that SQL does not have: they are written off. Look at the ledger."
     ORDER_ENDED = "order_ended", "An order was cancelled, or a reservation ended before its order."
     RELEASED = "released", "Units owed to Redis were given back or written off."

@@ -24,6 +24,8 @@ WRITE_OFFS = Counter(
 MESSAGES_WITHOUT_RECORD = Counter(
     "dropgate_messages_without_record_total", "Batch messages acked without an order: fenced, ended or unknown batches"
 )
+DISCARDED = Gauge("dropgate_discarded_halves", "Half messages whose checks are used up. Alarm above 0")
+DISCARDED_ENDED = Counter("dropgate_discarded_ended_total", "Discarded half messages that the keeper brought to an end")
 DEAD = Counter("dropgate_dead_letters_total", "Messages our code sent to the dead letters. Alarm", ["group"])
 MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer group, by outcome", ["group", "outcome"])
 ENDED = Counter("dropgate_ended_total", "Reservations ended, by reason", ["sale", "reason"])

@@ -141,6 +141,19 @@ class Backlog:
     undelivered: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class DiscardedHalf:
+    """A half message that was asked about `checks` times in vain: the broker asks no more, and never delivers it."""
+
+    message_id: str
+    topic: str
+    key: str
+    body: bytes
+    checks: int
+    born_at_ms: int
+    discarded_at_ms: int
+
+
 class Transport(Protocol):
     """One broker connection: `start` before anything else, `close` last."""
 
@@ -165,3 +178,9 @@ class Transport(Protocol):
         """One sentence for each topic, type or group that is not as wanted, with the remedy. Empty: all there."""
 
     async def backlog(self, topic: str, group: str) -> Backlog: ...
+
+    async def discarded(self, limit: int) -> Sequence[DiscardedHalf]:
+        """Half messages whose checks are used up and that nobody has dealt with, oldest first."""
+
+    async def forget_discarded(self, message_id: str) -> None:
+        """It is dealt with: not listed any more."""

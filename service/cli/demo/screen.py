@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Column
 
 from service.cli.demo.figures import Figures, Stopwatch
 
@@ -46,10 +47,9 @@ class Screen:
     async def _bar(self, what: str, wave: Wave, total: int, live: _Live) -> None:
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[live]}"),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=14),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[live]}", table_column=Column(no_wrap=True)),
         )
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task(what, total=total, live="")
@@ -77,6 +77,4 @@ class _Live:
     def __call__(self) -> str:
         figures = self._figures
         rate = (figures.requests - self._requests_before) / max(0.001, self._watch.seconds)
-        return (
-            f"{figures.accepted:,} accepted, {figures.refused:,} sold out, {figures.retried:,} retried, {rate:,.0f}/s"
-        )
+        return f"{figures.accepted:,} won, {figures.refused:,} sold out, {figures.retried:,} retried, {rate:,.0f}/s"

@@ -73,7 +73,7 @@ class Story:
             "price": PRICE,
             "currency": CURRENCY,
             "limit_per_buyer": 1,
-            "payment_window_s": payment_window_s(self.cast.buyers),
+            "payment_window_s": payment_window_s(self.cast.stock),
         }
         await self.shop.operate("POST", "sales", rules)
         await self.shop.operate("POST", f"sales/{SALE}/warm", {})
@@ -107,9 +107,10 @@ class Story:
                 return
             losers = losers[len(again) :]
             rush = Rush(shop=self.shop, witness=self.witness, figures=self.figures, won=tills.won)
+            self.screen.say(f"{left:,} units are for sale again: {len(again):,} who lost try once more.")
             told_before = self.figures.refused
             crowd = (second_wave_buyer(self.cast.seed, number) for number in again)
-            async with self.screen.following(f"{left:,} units came back", rush, len(again), self.figures):
+            async with self.screen.following("Once more", rush, len(again), self.figures):
                 await rush.run(crowd, min(WORKERS, len(again)))
             self.figures.refused = told_before - (len(again) - len(rush.losers))
             await self._settle(tills, rush)
