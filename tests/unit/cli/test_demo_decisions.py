@@ -44,9 +44,10 @@ def test_who_comes_back_pays_and_keeps_the_key():
     assert all(second_wave_buyer(1, n).deed is Deed.PAY for n in range(100))
 
 
-def test_the_window_grows_with_the_rush():
-    assert payment_window_s(300) == 6
-    assert payment_window_s(90_000) == 72
+def test_the_window_grows_with_the_stock():
+    assert payment_window_s(30) == 6
+    assert payment_window_s(1_000) == 20
+    assert payment_window_s(90_000) == 60
 
 
 def test_more_people_come_back_than_units():
