@@ -119,14 +119,18 @@ class _Process:
         return 0 if drained and not died else 1
 
     async def _stop(self) -> bool:
-        """Intake first, then what is in flight, then the loops, then this process's view of the sales."""
+        """Intake first, then what is in flight, then the listener, the loops, and this process's view of the sales.
+
+        The listener closes after the drain: until then /readyz says "stopping", and who still comes to reserve hears a
+        503 that says why, instead of a refused connection.
+        """
         log(Action.STOPPING, parts=",".join(sorted(self._parts)))
         self._use_cases.readiness.stop()
         try:
             async with asyncio.timeout(self._settings.stop_timeout_s):
+                await self._use_cases.reserve.drain()
                 if self._server is not None:
                     self._server.stop()
-                await self._use_cases.reserve.drain()
                 self._stopping.set()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 self._view_stop.set()
