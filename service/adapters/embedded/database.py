@@ -66,6 +66,7 @@ class Database:
         self._running: Sequence[_Job] = ()
         self._called = asyncio.Event()
         self._open = False
+        self._task: asyncio.Task[None] | None = None
         self._seen_version = 0
 
     async def open(self) -> asyncio.Task[None]:
@@ -76,9 +77,10 @@ class Database:
         except (sqlite3.Error, OSError) as error:
             raise BrokerUnavailable("embedded broker", f"{self._path}: {error}") from error
         self._open = True
-        self._task = asyncio.create_task(self._work_off(), name="embedded broker: store")
-        self._task.add_done_callback(self._refuse_the_rest)
-        return self._task
+        task = asyncio.create_task(self._work_off(), name="embedded broker: store")
+        task.add_done_callback(self._refuse_the_rest)
+        self._task = task
+        return task
 
     async def write(self, work: Work[T], *, wakes: bool = False) -> T:
         """Run in a transaction, alone in a savepoint of it. `wakes`: something may be deliverable afterwards."""
@@ -96,11 +98,12 @@ class Database:
 
     async def close(self) -> None:
         """Finish what was called, then let go of the file."""
-        if not self._open:
+        task, self._task = self._task, None
+        if task is None:
             return
         self._open = False
         self._called.set()
-        await asyncio.wait([self._task])
+        await asyncio.wait([task])
         await self._in_thread(self._connection.close)
         self._thread.shutdown()
         self.changes.happened()
@@ -123,7 +126,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
     async def _call(self, work: Work[T], *, writes: bool, wakes: bool) -> T:
-        if not self._open or self._task.done():
+        if not self._open:
             raise BrokerUnavailable("embedded broker", "it is not open")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(work, future, writes, wakes))
