@@ -232,9 +232,10 @@ class Attempt:
             self._answer_one(id_, answer, rows)
 
     def _needs_row(self, answer: Known | Refusal) -> bool:
+        """A record may still say `queued` when its order is committed and GET has told of it: the row comes first."""
         match answer:
-            case Known(record=record):
-                return record.state is not RecordState.QUEUED
+            case Known():
+                return True
             case Refusal():
                 return not self._final
             case unreachable:
