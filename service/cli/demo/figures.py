@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import Counter
 from dataclasses import dataclass, field
 
 MS = 1000
@@ -15,19 +16,24 @@ class Figures:
 
     accepted: int = 0
     refused: int = 0
-    retried: int = 0
+    retries: Counter[str] = field(default_factory=Counter)
+    """By the answer that was none."""
     asked_again: int = 0
     replayed: int = 0
     requests: int = 0
     in_doubt: int = 0
     paid_late: int = 0
     refunds: int = 0
-    unexpected: dict[str, int] = field(default_factory=dict)
+    unexpected: Counter[str] = field(default_factory=Counter)
     accept_ms: array[float] = field(default_factory=lambda: array("d"))
 
     def surprise(self, what: str) -> None:
         """An answer that no buyer of the demo should get."""
-        self.unexpected[what] = self.unexpected.get(what, 0) + 1
+        self.unexpected[what] += 1
+
+    @property
+    def retried(self) -> int:
+        return self.retries.total()
 
 
 def percentile(values: array[float], share: float) -> float | None:

@@ -52,7 +52,7 @@ class Report:
     seed: int
     accepted: int
     refused: int
-    retried: int
+    retries: dict[str, int]
     asked_again: int
     replayed: int
     paid: int
@@ -113,7 +113,8 @@ class Report:
         yield "told sold out", f"{self.refused:,}", ""
         again = f"{self.replayed:,} got their reservation again"
         yield "asked again, same key", f"{self.asked_again:,}", again
-        yield "retried, no answer yet", f"{self.retried:,}", ""
+        answers = ", ".join(f"{count:,} × {what}" for what, count in self.retries.items())
+        yield "retried, no answer yet", f"{sum(self.retries.values()):,}", answers
         yield "paid", f"{self.paid:,}", _mark(self.paid == books.paid, "buyers and SQL agree")
         yield "cancelled by the buyer", f"{self.cancelled:,}", "the unit came back"
         yield "expired unpaid", f"{self.expired:,}", "the unit came back"

@@ -20,7 +20,7 @@ from service.cli.demo.plan import CURRENCY, PRICE, SALE, Buyer, backoff_s
 from service.cli.dev import DevKeys
 from service.domain.ids import BuyerId, SaleId, reservation_id
 
-CONNECTIONS = 128
+CONNECTIONS = 160
 """Enough for the rush's workers and the tills' clerks: neither waits for the other."""
 REQUEST_TIMEOUT_S = 15.0
 MAX_ATTEMPTS = 20
@@ -108,7 +108,7 @@ class Shop:
         for attempt in range(MAX_ATTEMPTS):
             if answer.status not in NOT_AN_ANSWER:
                 break
-            self.figures.retried += 1
+            self.figures.retries[f"{answer.status} {answer.code}"] += 1
             await asyncio.sleep(backoff_s(attempt, answer.retry_after_s, random.random()))  # noqa: S311 - jitter
             answer = await call()
         return answer

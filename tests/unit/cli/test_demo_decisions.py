@@ -167,7 +167,7 @@ def a_report() -> Report:
         seed=1,
         accepted=10,
         refused=10,
-        retried=0,
+        retries={},
         asked_again=2,
         replayed=1,
         paid=8,
