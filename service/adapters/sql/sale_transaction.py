@@ -33,6 +33,9 @@ from service.domain.sale import Sale
 from service.domain.stock import Effect
 from service.ports.orders import Adjustment, StockMovement
 
+BY_KEY = "FORCE INDEX (PRIMARY)"
+"""MariaDB may prefer the index over states for one order's UPDATE, and would then wait for locks of other orders."""
+
 
 class SqlSaleTransaction(SqlPayments):
     """Implements the port's SaleTransaction. What breaks a guard raises InvariantBroken and is rolled back."""
@@ -72,6 +75,7 @@ class SqlSaleTransaction(SqlPayments):
         row = tables.orders.c
         statement = (
             update(tables.orders)
+            .with_hint(BY_KEY, dialect_name="mysql")
             .where(row.id == order.id, row.status == str(expected))
             .values(**values_that_change(order), version=row.version + 1)
         )
