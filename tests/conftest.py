@@ -1,3 +1,3 @@
 """Fixtures that several suites share."""
 
-pytest_plugins = ["tests.fixtures.servers"]
+pytest_plugins = ["tests.fixtures.processes", "tests.fixtures.servers", "tests.fixtures.sql", "tests.fixtures.stage"]

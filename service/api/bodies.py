@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from service.domain.errors import InvalidRequest
-from service.domain.ids import SALE_ID, parse_reservation_id
+from service.domain.ids import SALE_ID
 from service.domain.payment import PaymentStatus
 from service.domain.sale import OnRedisLoss
 
@@ -67,15 +67,15 @@ class RefundBody(Body, frozen=True, kw_only=True):
 
 class PaymentBody(Body, frozen=True, kw_only=True):
     payment_id: Annotated[str, Meta(min_length=1, max_length=128)]
-    reservation_id: Annotated[str, Meta(max_length=80)]
+    reservation_id: Annotated[str, Meta(min_length=1, max_length=80, description="As the checkout was given it.")]
     status: PaymentStatus
     amount: Annotated[int, Meta(ge=0, le=AMOUNT_MAX, description="Minor units.")]
     currency: Currency
 
     def __post_init__(self) -> None:
         check_printable("payment_id", self.payment_id, 128)
-        if parse_reservation_id(self.reservation_id) is None:
-            raise InvalidRequest("reservation_id", "this is no id of a reservation")
+        # Not held to the form of an id: money for what is no reservation is stored, and becomes a refund.
+        check_printable("reservation_id", self.reservation_id, 80)
         _check_currency(self.currency)
 
 

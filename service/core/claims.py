@@ -28,7 +28,7 @@ from service.domain.stock import (
     StoredBatch,
     Won,
 )
-from service.ports.orders import OrderStore, SaleTransaction
+from service.ports.orders import OrderStore
 from service.ports.stock import Stock
 
 
@@ -166,10 +166,7 @@ class ClaimsFinder:
     async def _deadline_ms(self, sale: Sale, batch: BatchMessage) -> int | None:
         """Counted from the end of the candidate's own epoch (design §3.3)."""
 
-        async def work(transaction: SaleTransaction) -> int | None:
-            return (await transaction.epoch_ends_ms(sale.id, [batch.epoch])).get(batch.epoch)
-
-        ended_at_ms = await self._orders.transact([], work)
+        ended_at_ms = await self._orders.epoch_end_ms(sale.id, batch.epoch)
         return None if ended_at_ms is None else ended_at_ms + sale.rules.queue_deadline_s * 1000
 
     def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from service.core.directory import SaleDirectory
+from service.core.payments import refund_applied_payment
 from service.core.release import Releases
 from service.core.reservations import ReservationReader
 from service.domain.errors import Conflict, EpochChanged, NotFound, OutcomeUnknown
@@ -89,6 +90,7 @@ class EndingService:
             if not await transaction.replace_order(refunded, expected=Status.PAID):
                 raise EpochChanged(sale.id, sale.epoch, sale.epoch)
             await transaction.emit([event_of_order(refunded, now_ms)])
+            await refund_applied_payment(transaction, refunded, now_ms)
             await transaction.audit("api", "refund", id_, why=why, detail={"restock": restock}, at_ms=now_ms)
             owed = await give_back(transaction, sale, [refunded], "refund", now_ms) if restock else ()
             return refunded, owed

@@ -137,3 +137,12 @@ async def _refund(transaction: SaleTransaction, payment: Payment, reason: Refund
     await transaction.insert_refund(payment, reason, now_ms)
     await transaction.emit([event_of_refund(payment, sale_of(payment.reservation_id), reason, now_ms)])
     return PaymentOutcome.REFUND_REQUIRED
+
+
+async def refund_applied_payment(transaction: SaleTransaction, order: Order, now_ms: int) -> None:
+    """A paid order is given up: its payment becomes the one refund that is owed to the buyer (I6)."""
+    stored = None if order.paid_by is None else await transaction.payment(order.paid_by)
+    if stored is None:
+        return
+    await _refund(transaction, stored.payment, RefundReason.ORDER_REFUNDED, now_ms)
+    await transaction.resolve_payment(stored.payment.id, PaymentOutcome.REFUND_REQUIRED, now_ms)

@@ -121,6 +121,11 @@ class SaleService:
         rules = replace(sale.rules, **changes)  # type: ignore[arg-type]  # api/bodies.py has checked names and types
         if rules.opens_at_ms is not None and rules.closes_at_ms is not None and rules.closes_at_ms <= rules.opens_at_ms:
             raise InvalidRequest("closes_at", "must be after opens_at")
+        if rules.limit_per_buyer < sale.rules.limit_per_buyer and sale.status not in {
+            SaleStatus.DRAFT,
+            SaleStatus.READY,
+        }:
+            raise InvalidRequest("limit_per_buyer", "only grows once the sale has opened: buyers may hold that many")
         if rules.stock != sale.rules.stock:
             raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")
         await self._sales.update_rules(sale_id, rules, self._clock.now_ms())
@@ -182,3 +187,13 @@ class SaleService:
 def is_warm(sale: Sale) -> bool:
     wanted = Authority.SQL if sale.rules.wanted_authority is Authority.SQL else Authority.REDIS
     return sale.wants_redis and sale.authority is wanted and wanted_authority(sale) is wanted
+
+
+def _check_change(sale: Sale, rules: SaleRules) -> None:
+    if rules.opens_at_ms is not None and rules.closes_at_ms is not None and rules.closes_at_ms <= rules.opens_at_ms:
+        raise InvalidRequest("closes_at", "must be after opens_at")
+    unopened = {SaleStatus.DRAFT, SaleStatus.READY}
+    if rules.limit_per_buyer < sale.rules.limit_per_buyer and sale.status not in unopened:
+        raise InvalidRequest("limit_per_buyer", "only grows once the sale has opened: buyers may hold that many")
+    if rules.stock != sale.rules.stock:
+        raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")

@@ -67,9 +67,6 @@ class SaleTransaction(Protocol):
 
     async def buyer_units(self, sale_id: SaleId, buyers: Sequence[BuyerId]) -> dict[BuyerId, int]: ...
 
-    async def epoch_ends_ms(self, sale_id: SaleId, epochs: Sequence[int]) -> dict[int, int]:
-        """When these epochs ended; one that has not ended is absent."""
-
     async def insert_orders(self, orders: Sequence[Order]) -> None: ...
 
     async def replace_order(self, order: Order, *, expected: Status) -> bool:
@@ -136,6 +133,9 @@ class OrderStore(Protocol):
 
     async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
         """Of one batch: ids whose row this batch made, and the losers of its decision row (None: there is none)."""
+
+    async def epoch_end_ms(self, sale_id: SaleId, epoch: int) -> int | None:
+        """When this epoch ended (UTC milliseconds); None: it has not, or never was."""
 
     async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
         """Unpaid orders whose time was over before this, oldest first."""
@@ -215,7 +215,7 @@ class SaleStore(Protocol):
     ) -> Sale | None:
         """Compare-and-set on (authority, epoch), only while `leader` holds the lease. None: someone else was there.
 
-        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_ends_ms`).
+        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_end_ms`).
         Leaving `redis` after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared
         on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
         Arriving at `loading` takes over the segment count that the rules want.

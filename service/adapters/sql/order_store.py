@@ -79,6 +79,12 @@ class SqlOrderStore:
 
         return await transactions.read(self._database, work)
 
+    async def epoch_end_ms(self, sale_id: SaleId, epoch: int) -> int | None:
+        ended = tables.sale_epochs.c
+        statement = select(ended.ended_at_ms).where(ended.sale_id == sale_id, ended.epoch == epoch)
+        rows = await self._rows(statement)
+        return rows[0].ended_at_ms if rows else None
+
     async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
         row = tables.orders.c
         statement = (

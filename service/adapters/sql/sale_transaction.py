@@ -60,12 +60,6 @@ class SqlSaleTransaction(SqlPayments):
         rows = await rows_in(self._connection, statement, counters.c.buyer_id, buyers)
         return {BuyerId(row.buyer_id): row.units for row in rows}
 
-    async def epoch_ends_ms(self, sale_id: SaleId, epochs: Sequence[int]) -> dict[int, int]:
-        ended = tables.sale_epochs
-        statement = select(ended.c.epoch, ended.c.ended_at_ms).where(ended.c.sale_id == sale_id)
-        rows = await rows_in(self._connection, statement, ended.c.epoch, epochs)
-        return {row.epoch: row.ended_at_ms for row in rows}
-
     async def insert_orders(self, orders: Sequence[Order]) -> None:
         if orders:
             await self._connection.execute(insert(tables.orders), [values_of_order(order) for order in orders])
