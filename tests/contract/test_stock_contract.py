@@ -159,6 +159,15 @@ async def test_one_buyer_twice_in_a_batch_meets_the_limit(stock: Stock, slot: Sl
     assert reply.answers[second.reservation_id] == refusal
 
 
+async def test_a_limit_counts_units_and_not_reservations(stock: Stock, slot: Slot) -> None:
+    two, more, one = (candidate(slot, "anna", key=key, quantity=units) for key, units in (("a", 2), ("b", 2), ("c", 1)))
+    reply = await ok(stock.reserve(slot, batch(slot, two, more), 3))
+    assert reply.answers[two.reservation_id] == Won()
+    assert refused(reply.answers, more) is No.LIMIT_REACHED
+    again = await ok(stock.reserve(slot, batch(slot, candidate(slot, "anna", key="d", quantity=2), one), 3))
+    assert [type(answer) for answer in again.answers.values()] == [Refusal, Won]
+
+
 async def test_one_buyer_drains_nothing_with_a_thousand_requests(stock: Stock) -> None:
     slot = new_slot()
     await load(stock, slot, 100)

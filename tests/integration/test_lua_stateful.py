@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -64,6 +65,7 @@ QUICK = settings(
 
 BUYERS = ["anna", "ben", "cleo"]
 LIMIT = 3
+UNITS = 4
 wishes = st.tuples(st.sampled_from(BUYERS), st.sampled_from("abcd"))
 numbers = st.integers(min_value=0, max_value=99)
 QUEUED, ORDERED, ENDED = RecordState.QUEUED, RecordState.ORDERED, RecordState.ENDED
@@ -149,8 +151,8 @@ class SlotMachine(RuleBasedStateMachine):
         self.stock = RedisStock(self.client, self.clock)
         self.slot = new_slot()
         self.sent: list[BatchMessage] = []
-        self.ledger = Ledger(available=6, granted=6)
-        assert self.wait(load(self.stock, self.slot, 6)) == Loaded()
+        self.ledger = Ledger(available=UNITS, granted=UNITS)
+        assert self.wait(load(self.stock, self.slot, UNITS)) == Loaded()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(coroutine)
@@ -158,6 +160,10 @@ class SlotMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.wait(self.stock.close())
         self.loop.close()
+
+    def hash(self, name: str) -> dict[bytes, bytes]:
+        """Straight from the server: what the scripts stored, not what they say."""
+        return dict(self.server.call("HGETALL", key(self.slot, name)))
 
     def candidates(self, wanted: list[tuple[str, str]]) -> list[Candidate]:
         """The same buyer and key always ask for the same: anything else is a misuse that is caught before Redis."""
@@ -183,7 +189,7 @@ class SlotMachine(RuleBasedStateMachine):
             assert word(reply.answers[it.reservation_id]) == expected
             self.check_details(reply.answers[it.reservation_id], it)
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=6))
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=8))
     def send(self, wanted: list[tuple[str, str]]) -> None:
         """A half message: its reserve call may come now, later, twice or after a check-back."""
         self.sent.append(batch(self.slot, *self.candidates(wanted)))
@@ -230,7 +236,7 @@ class SlotMachine(RuleBasedStateMachine):
         assert reply == BatchRecord(winners=frozenset(won))
 
     @precondition(lambda self: self.sent)
-    @rule(number=numbers, effects=st.lists(st.sampled_from(Effect), min_size=6, max_size=6))
+    @rule(number=numbers, effects=st.lists(st.sampled_from(Effect), min_size=8, max_size=8))
     def confirm(self, number: int, effects: list[Effect]) -> None:
         message = self.pick(number)
         told = self.ledger.told.get(message.batch_id, {})
@@ -315,15 +321,19 @@ class SlotMachine(RuleBasedStateMachine):
     @invariant()
     def no_buyer_is_over_the_limit(self) -> None:
         """I3, from the buyers' own hash: what each holds is what his live records say, and nobody else is in it."""
-        stored = self.server.call("HLEN", key(self.slot, "buyers"))
-        assert stored == len({it.buyer_id for it in self.ledger.live()})
+        held: dict[str, list[object]] = {}
+        for it in self.ledger.live():
+            units = held.setdefault(it.buyer_id, [0])
+            units[0] = self.ledger.held(it.buyer_id)
+            units.append(it.reservation_id.partition(".")[2])
+        stored = self.hash("buyers")
+        assert {name.decode(): msgspec.msgpack.decode(packed) for name, packed in stored.items()} == held
         assert all(self.ledger.held(buyer) <= LIMIT for buyer in BUYERS)
 
     @invariant()
     def every_record_is_what_the_ledger_says(self) -> None:
-        stored = self.server.call("HGETALL", key(self.slot, "records"))
-        pairs = zip(stored[::2], stored[1::2], strict=True) if isinstance(stored, list) else stored.items()
-        ids = {ReservationId(f"{self.slot.sale_id}.{name.decode()}"): packed for name, packed in pairs}
+        stored = self.hash("records")
+        ids = {ReservationId(f"{self.slot.sale_id}.{name.decode()}"): packed for name, packed in stored.items()}
         assert {id_: unpacked(id_, packed) for id_, packed in ids.items()} == self.ledger.records
 
     @invariant()
