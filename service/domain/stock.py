@@ -134,7 +134,10 @@ class FenceWritten:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredBatch:
-    """A decided batch with the body that reserve.lua stored, and what its slot knows of its winners now."""
+    """A decided batch with the body that reserve.lua stored, and what its slot knows of its winners now.
+
+    The body goes with the last queued winner: then `message` has no candidates, and the decision's time as its own.
+    """
 
     message: BatchMessage
     winners: dict[ReservationId, Record]
