@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from service.domain.batch import Candidate
-from service.domain.errors import Busy, DropgateError
+from service.domain.errors import Busy, DropgateError, OutcomeUnknown
 from service.domain.reservation import Reservation
 from service.ports.clock import Clock
 
@@ -125,11 +125,10 @@ class BatchQueue:
     def _ended(self, task: asyncio.Task[None], tickets: list[Ticket], lane: _Lane) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug, not an answer: the requests hear it as what it is, and the loop's handler logs it.
+            # A bug: what it left behind is for the check-back to find out, and its requests hear just that.
             asyncio.get_running_loop().call_exception_handler({"message": "batch attempt failed", "exception": error})
         for ticket in tickets:
-            if not ticket.future.done():
-                ticket.future.cancel()
+            ticket.refuse(OutcomeUnknown(ticket.candidate.reservation_id))
         lane.free()
 
 
