@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from service.domain.errors import NotFound, StoreUnavailable, Unavailable
 from service.domain.ids import SaleId
-from service.domain.sale import Sale, ServerIds
+from service.domain.sale import Authority, Sale, ServerIds
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import warn
@@ -21,7 +23,8 @@ class SaleDirectory:
         self._clock = clock
         self._sales: dict[SaleId, Sale] = {}
         self._read_at_s: float | None = None
-        self._shut: set[tuple[SaleId, int]] = set()
+        self._shut: dict[tuple[SaleId, int], float] = {}
+        """Sales by epoch that this process found lost, and when their report was in the row."""
 
     async def refresh(self) -> None:
         """One good read. Its age counts from its beginning: what it saw may be as old as that."""
@@ -29,9 +32,16 @@ class SaleDirectory:
         sales = await self._store.sales()
         self._sales = {sale.id: sale for sale in sales}
         self._read_at_s = began_s
-        self._shut &= {(sale.id, sale.epoch) for sale in sales}
+        self._shut = {key: at_s for key, at_s in self._shut.items() if self._is_shut_by(key, at_s, began_s)}
         for sale in sales:
             metrics.EPOCH.labels(sale.id).set(sale.epoch)
+
+    def _is_shut_by(self, key: tuple[SaleId, int], reported_at_s: float, read_at_s: float) -> bool:
+        """Until the epoch is over, or the leader has dismissed the report: whoever is still misrouted reports again."""
+        sale = self._sales.get(key[0])
+        if sale is None or sale.epoch != key[1]:
+            return False
+        return sale.lost is not None or reported_at_s >= read_at_s
 
     @property
     def is_fresh(self) -> bool:
@@ -59,15 +69,22 @@ class SaleDirectory:
         return sale
 
     async def report_lost(self, sale: Sale, found: ServerIds) -> None:
-        """Shut this process's gate at once, and tell the leader through the row, where it is sticky."""
-        if (sale.id, sale.epoch) in self._shut:
+        """Shut this process's gate at once, and tell the leader through the row, where it is sticky.
+
+        Only under `redis`: before its stamp a slot that is being loaded is unknown, too, and not lost.
+        """
+        key = (sale.id, sale.epoch)
+        if sale.authority is not Authority.REDIS or key in self._shut:
             return
-        self._shut.add((sale.id, sale.epoch))
+        self._shut[key] = math.inf
         metrics.LOSSES.labels(sale.id).inc()
         warn(Action.LOST_REPORTED, sale_id=sale.id, epoch=sale.epoch, run_id=found.run_id, replid=found.replid)
         try:
             await self._store.report_lost(sale.id, sale.epoch, found, self._clock.now_ms())
+            self._shut[key] = self._clock.monotonic_s()
         except StoreUnavailable as error:
-            # The next call that meets the loss reports again: the gate of this process must not stay shut unreported.
-            self._shut.discard((sale.id, sale.epoch))
             warn(Action.LOOP_FAILED, loop="report_lost", sale_id=sale.id, error=str(error))
+        finally:
+            if self._shut.get(key) == math.inf:
+                # Also where the caller's time was over: the gate must not stay shut unreported. The next call reports.
+                del self._shut[key]
