@@ -126,6 +126,7 @@ look:
   if
   :: goto look                                         /* dies: the keeper asks again under the same id */
   :: atomic {
+       true;
        if
        :: !STILL(redis_decides, epoch) || adjustment_state != pending
        :: else ->

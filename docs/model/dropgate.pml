@@ -2,7 +2,8 @@
 
    Granularity: one atomic block is one Lua call, one SQL transaction, or one broker call. Between two of them anything may
    happen. The last step of a process sets its variables back, only so that equal situations count as one state.
-   d_step inside an atomic block changes nothing but the speed. */
+   d_step inside an atomic block changes nothing but the speed. `true;` before an `if` inside an option is not noise: spin
+   joins an `if` that begins an option with the outer one, and its `else` would then never be taken. */
 
 #include "words.pml"
 #include "state.pml"
@@ -40,6 +41,9 @@ init {
     run Api(2);
 #endif
     run CheckBack();
+#if CHECKERS > 1
+    run CheckBack();
+#endif
     run OrderWorker();
 #if WORKERS > 1
     run OrderWorker();
@@ -51,6 +55,9 @@ init {
 #endif
 #ifdef CANCEL_A
     run Ending(RESERVATION_A);
+#if CANCEL_A > 1
+    run Ending(RESERVATION_A);
+#endif
 #endif
 #ifdef CANCEL_B
     run Ending(RESERVATION_B);
@@ -66,6 +73,9 @@ init {
 #endif
 #ifdef PLANNED_CHANGE
     run OperatorPlansChange();
+#endif
+#ifdef FALSE_ALARM
+    run ReportsFalseAlarm();
 #endif
 #ifdef CLOSES_SALE
     run OperatorClosesSale();

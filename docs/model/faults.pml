@@ -70,6 +70,16 @@ proctype OperatorPlansChange() {
 }
 #endif
 
+#ifdef FALSE_ALARM
+/* A misrouted process reports a loss although Redis is well. */
+proctype ReportsFalseAlarm() {
+  if
+  :: atomic { sale_authority == redis_decides -> loss_reported = 1 }
+  :: skip
+  fi
+}
+#endif
+
 #ifdef CLOSES_SALE
 /* The sale's status closes; authority and epoch stay as they are. SQL first, then the mark that reserve.lua reads. */
 proctype OperatorClosesSale() {

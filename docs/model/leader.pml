@@ -35,7 +35,7 @@
 #define SERVER_AS_SEEN(run_id, repl_id) (RUN_ID_AS_SEEN(run_id) && REPL_ID_AS_SEEN(repl_id) && !redis_gone)
 #endif
 
-#ifdef WITHOUT_LOAD_GUARD
+#if defined(WITHOUT_LOAD_GUARD) || defined(WITHOUT_STAMP_LAST)   /* an early stamp needs a load that writes on after it */
 #define NOT_STAMPED(epoch) true
 #else
 #define NOT_STAMPED(epoch) (meta_epoch != (epoch))
@@ -145,15 +145,13 @@ look:
   atomic { epoch = 0; run_id = 0; repl_id = 0; seen_available = 0; seen_row[0] = no_order; seen_row[1] = no_order }
   atomic {                                                         /* every change is a compare-and-set on the sale's row */
     if
-    :: sale_authority == redis_decides && LOSS_KNOWN -> leave_redis(); goto look
-#ifdef PLANNED_CHANGE
 #ifdef WITHOUT_META_TAKEN_FIRST
-    :: sale_authority == redis_decides && change_planned -> leave_redis(); goto look
+    :: sale_authority == redis_decides && (change_planned || LOSS_KNOWN) -> leave_redis(); goto look
 #else
-    /* A planned change is a loss made on purpose: meta goes first, so no process that slept through the change
-       can find the dead epoch's keys in order and tell 202 from them. */
-    :: sale_authority == redis_decides && change_planned && IS_SAME_REDIS(sale_epoch) -> meta_epoch = 0; goto look
-#endif
+    /* Where Redis still answers (a planned change, a false alarm), meta goes first: the change is a loss made on purpose,
+       and no process that slept through it can find the dead epoch's keys in order and tell 202 from them. */
+    :: sale_authority == redis_decides && IS_SAME_REDIS(sale_epoch) && (change_planned || LOSS_KNOWN) -> meta_epoch = 0; goto look
+    :: sale_authority == redis_decides && !IS_SAME_REDIS(sale_epoch) -> leave_redis(); goto look
 #endif
 #ifdef SELLS_ON_SQL
     :: sale_authority == sql_decides && !sells_on_sql && MAY_LOAD -> sells_on_sql = 1; goto look

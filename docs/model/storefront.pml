@@ -29,14 +29,16 @@
 #endif
 
 /* A 409 binds when the service calls it `final` (no older epoch may still win) and the client, who knows its own
-   attempts, had no other one open. WITHOUT_CLIENT_GET: a client that believes a `final` 409 although an earlier attempt
-   of the same key is unanswered. */
-#if defined(WITHOUT_FINAL)
-#define BINDING(attempt, reservation, epoch) true
-#elif defined(WITHOUT_CLIENT_GET)
-#define BINDING(attempt, reservation, epoch) (overdue_epoch >= (epoch) - 1)
+   attempts, had no other one open: with one open it asks GET before it believes a 409. */
+#ifdef WITHOUT_FINAL
+#define SAID_FINAL(epoch) true
 #else
-#define BINDING(attempt, reservation, epoch) (overdue_epoch >= (epoch) - 1 && !earlier_attempt_open)
+#define SAID_FINAL(epoch) (overdue_epoch >= (epoch) - 1)
+#endif
+#ifdef WITHOUT_CLIENT_GET
+#define BINDING(attempt, reservation, epoch) SAID_FINAL(epoch)
+#else
+#define BINDING(attempt, reservation, epoch) (SAID_FINAL(epoch) && !earlier_attempt_open)
 #endif
 
 inline tell_queued(attempt, reservation, epoch) {

@@ -43,6 +43,9 @@ mtype:adjust_t    = { not_asked, pending, adjusted, refused };
 #ifndef WORKERS
 #define WORKERS 1                  /* order consumers (a worker also runs the keeper's sweep) */
 #endif
+#ifndef CHECKERS
+#define CHECKERS 1                 /* processes that answer check-backs */
+#endif
 #ifndef LEADERS
 #define LEADERS 1
 #endif
@@ -55,10 +58,11 @@ mtype:adjust_t    = { not_asked, pending, adjusted, refused };
 /* Flags, off unless a scenario defines them:
      RETRY_OF_FIRST        attempt 1 is the same storefront's retry with the same key: it starts after attempt 0
      ONE_BUYER             A and B belong to one buyer (limit 1); else one buyer each
-     CANCEL_A, CANCEL_B    somebody may end the reservation (buyer, payment time-out, participant)
+     CANCEL_A n, CANCEL_B  somebody may end the reservation (buyer, payment time-out, participant), n of them at once
      CANCEL_ONLY_ORDERS    ... but only once it is an order
      B_HAS_THE_UNIT        at the start B is an order already
      PLANNED_CHANGE        the operator plans one change of authority
+     FALSE_ALARM           somebody reports a loss although Redis is well
      SELLS_ON_SQL          on_redis_loss: sql; the gate may open before older messages have drained (the bound)
      TIME_PASSES           queue_deadline can pass
      ASKS_GET              the storefront asks GET for A

@@ -4,5 +4,5 @@
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_A
 #define RETRY_OF_FIRST
-#define CANCEL_A
+#define CANCEL_A 1
 #include "../dropgate.pml"

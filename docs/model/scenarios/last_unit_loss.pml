@@ -1,4 +1,4 @@
-/* The same, and Redis is lost. */
+/* B holds the only unit and may cancel its order; A asks twice with one key; Redis is lost. */
 #define ATTEMPTS 2
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_A

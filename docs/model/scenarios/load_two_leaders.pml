@@ -2,6 +2,6 @@
    and the reservation may be cancelled. */
 #define PLANNED_CHANGE
 #define LEADERS 2
-#define CANCEL_A
+#define CANCEL_A 1
 #define LOAD_IN_CHUNKS
 #include "../dropgate.pml"

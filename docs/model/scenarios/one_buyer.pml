@@ -4,5 +4,5 @@
 #define ASKS_1 JUST_B
 #define ONE_BUYER
 #define STOCK 2
-#define CANCEL_A
+#define CANCEL_A 1
 #include "../dropgate.pml"

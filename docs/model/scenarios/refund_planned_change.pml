@@ -1,4 +1,4 @@
-/* One payment and a refund through a planned change of authority: the release owed names its epoch. */
+/* One payment and a refund through a planned change of authority. */
 #define PAYMENTS 1
 #define REFUNDS 1
 #define PLANNED_CHANGE

@@ -2,6 +2,6 @@
 #define ATTEMPTS 2
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_B
-#define CANCEL_A
+#define CANCEL_A 1
 #define RESERVE_RUNS_TWICE
 #include "../dropgate.pml"

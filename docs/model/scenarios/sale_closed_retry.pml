@@ -1,4 +1,4 @@
-/* The same with a keyed retry. */
+/* The operator closes the sale, and plans a change, while a keyed retry is under way. */
 #define ATTEMPTS 2
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_A

@@ -2,5 +2,5 @@
 #define ATTEMPTS 2
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_B
-#define CANCEL_A
+#define CANCEL_A 1
 #include "../dropgate.pml"

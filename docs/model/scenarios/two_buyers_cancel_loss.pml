@@ -3,6 +3,6 @@
 #define ASKS_0 JUST_A
 #define ASKS_1 JUST_B
 #define REDIS_LOSSES 1
-#define CANCEL_A
+#define CANCEL_A 1
 #define CANCEL_ONLY_ORDERS
 #include "../dropgate.pml"
