@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.cli.dev import DevKeys
 from service.core.authority import LEASE_TTL_MS
 from service.domain.reservation import Status
 from tests.fixtures.processes import DevProcess, Process, ServeProcess, command, eventually
@@ -103,6 +104,8 @@ class Parts:
         self._care_for = care_for
         self.settings = settings
         self.keeper: Process
+        self.serve: ServeProcess
+        self.keys: DevKeys
 
     def start(self, name: str, *arguments: str, ready: str) -> Process:
         part = Process(self._home, name, "service", *arguments, "--home", str(self._home), settings=self.settings)
@@ -123,7 +126,7 @@ KEEPER = "The keeper is running"
 
 
 @pytest.fixture
-def parts(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) -> Iterator[tuple[Parts, Shop]]:
+def parts(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) -> tuple[Parts, Shop]:
     """The API, which owns the embedded Redis, and the keeper. A run of `dev` has made schema, topics and keys."""
     dev: DevProcess = make_dev()
     dev.start()
@@ -131,12 +134,14 @@ def parts(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) ->
     dev.kill()
     # The sweep of decided batches is put off: the message alone must bring each order.
     parts = Parts(home, care_for, DROPGATE_SWEEP_AFTER_S="600", DROPGATE_PAYMENT_SECRETS=keys.payment_secret)
-    serve = ServeProcess(home, "serve", "service", "serve", "--home", str(home), "--port", "0", settings=parts.settings)
-    care_for(serve)
-    shop = serve.start(keys)
+    parts.keys = keys
+    parts.serve = ServeProcess(
+        home, "serve", "service", "serve", "--home", str(home), "--port", "0", settings=parts.settings
+    )
+    care_for(parts.serve)
+    shop = parts.serve.start(keys)
     parts.keeper = parts.start("keeper", "keeper", ready=KEEPER)
-    yield parts, shop
-    shop.close()
+    return parts, shop
 
 
 @asynccontextmanager
@@ -217,3 +222,23 @@ async def test_time_out_consumers_and_keepers_killed_all_the_time_give_each_unit
     assert ledger["segments"][0]["available"] == 90
     assert witness.all_are(shop, Status.CANCELLED, Status.PAID)
     assert sum(status is Status.PAID for status in witness.told.values()) == 10
+
+
+@pytest.mark.timeout(120)
+async def test_the_process_that_ran_the_embedded_redis_is_killed_and_another_runs_it(
+    parts: tuple[Parts, Shop],
+) -> None:
+    product, shop = parts
+    witness = Witness()
+    shop.start_sale("drop", stock=10)
+    product.start("order", "consume", "order", ready=ORDER)
+    await Rush(shop, "drop", witness).of(buyers(5))
+    epoch = shop.sale("drop")["epoch"]
+
+    product.serve.kill()
+
+    again = product.serve.start(product.keys)
+    eventually(lambda: again.sells_by_redis("drop") and again.sale("drop")["epoch"] > epoch, "it sells again")
+    await Rush(again, "drop", witness).of([f"late-{number}" for number in range(5)])
+    eventually(lambda: witness.all_are(again, Status.AWAITING_PAYMENT), "every order is there")
+    eventually(lambda: again.is_settled_down("drop"), "quiet and balanced")

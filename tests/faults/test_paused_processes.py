@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,18 +64,13 @@ class Pair:
 
 
 @pytest.fixture
-def make_pair(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) -> Iterator[Callable[[Seam], Pair]]:
-    pairs: list[Pair] = []
-
+def make_pair(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) -> Callable[[Seam], Pair]:
     def make(seam: Seam) -> Pair:
         serve = ServeProcess(home, "paused", "tests.fixtures.victim", seam.value, str(home), "serve")
         care_for(serve)
-        pairs.append(Pair(make_dev(), serve))
-        return pairs[-1]
+        return Pair(make_dev(), serve)
 
-    yield make
-    for pair in pairs:
-        pair.other.close()
+    return make
 
 
 def test_a_deduction_that_comes_after_its_check_back_changes_nothing(make_pair: Callable[[Seam], Pair]) -> None:
