@@ -16,7 +16,7 @@ from service.cli.demo.shop import NOT_AN_ANSWER, Answer, id_of
 from service.cli.demo.witness import Witness
 from service.domain.reservation import FINAL, Status
 
-CLERKS = 96
+CLERKS = 64
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
 PATIENCE_S = 60.0
 """How long a winner waits for what must come. Who waited in vain is forgotten: the demo fails."""
