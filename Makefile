@@ -1,4 +1,4 @@
-# Everything here needs Python 3.11 or newer and nothing else; `make` alone lists the targets.
+# Everything here needs Python 3.11 or newer and nothing else, but the real servers of `make test`: it installs them (Debian) or says how.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -32,9 +32,17 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 # --- for changing it --------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: lint types layers ## all checks and all tests, also those that start real servers
+test: lint types layers server-needs ## all checks and all tests, also those that start real servers
 	@echo "==> tests"
 	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: server-needs
+server-needs: $(VENV)/.dev
+	@$(BIN)/python -m tests.servers install
+
+.PHONY: servers
+servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis until Ctrl-C; prints the settings to use them
+	@$(BIN)/python -m tests.servers up $(ARGS)
 
 .PHONY: unit
 unit: $(VENV)/.dev ## the quick tests: no server, nothing slow, nothing broken on purpose

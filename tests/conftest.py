@@ -1,3 +1,10 @@
 """Fixtures that several suites share."""
 
-pytest_plugins = ["tests.fixtures.processes", "tests.fixtures.servers", "tests.fixtures.sql", "tests.fixtures.stage"]
+pytest_plugins = [
+    "tests.fixtures.processes",
+    "tests.fixtures.proxy",
+    "tests.fixtures.real_servers",
+    "tests.fixtures.servers",
+    "tests.fixtures.sql",
+    "tests.fixtures.stage",
+]

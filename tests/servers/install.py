@@ -1,0 +1,135 @@
+"""What the servers need: Debian packages where they are missing, and RocketMQ's published jars in a folder of ours."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.process import ServerFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".servers"
+"""Git-ignored; kept between runs."""
+POM = Path(__file__).with_name("rocketmq-pom.xml")
+INSTALL = "python -m tests.servers install"
+
+PACKAGES = {
+    "java": "openjdk-17-jre-headless",
+    "mvn": "maven",
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "redis-server": "redis-server",
+}
+"""A program, and the Debian package that brings it."""
+
+
+def program(name: str) -> str:
+    """Its path. ServerFailed: it is missing; says what to install."""
+    found = _which(name)
+    if found is None:
+        raise ServerFailed(
+            f"the tests need {name}, which is not on this machine: '{INSTALL}' as root installs it, "
+            f"or 'apt-get install {PACKAGES[name]}'"
+        )
+    return found
+
+
+def jars() -> Path:
+    """The folder of RocketMQ's jars. ServerFailed: they are not there yet."""
+    folder = _jars_folder()
+    if not folder.is_dir():
+        raise ServerFailed(f"RocketMQ's jars are not in {folder.relative_to(ROOT)}: '{INSTALL}' brings them (94 MB)")
+    return folder
+
+
+def install() -> None:
+    """All that is missing, saying so first. Quick when nothing is."""
+    with _alone():
+        _install_packages()
+        if not _jars_folder().is_dir():
+            _install_jars()
+
+
+def _which(name: str) -> str | None:
+    """Debian puts servers where only root's PATH looks."""
+    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin")))
+
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+
+def _install_packages() -> None:
+    missing = _missing(needs_maven=not _jars_folder().is_dir())
+    if not missing:
+        return
+    packages = sorted(set(missing.values()))
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise ServerFailed(
+            f"the tests need {', '.join(sorted(missing))}, which are not on this machine. "
+            f"On Debian or Ubuntu: 'apt-get install {' '.join(packages)}' as root"
+        )
+    print(f"==> installing {', '.join(packages)}, which the real servers of the tests need", flush=True)
+    quiet = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
+    _run([*quiet, "update"])
+    _run([*quiet, "install", "-y", "--no-install-recommends", *packages])
+    if still := _missing(needs_maven=True):
+        raise ServerFailed(f"installed {', '.join(packages)}, and yet there is no {', '.join(still)}")
+
+
+def _missing(*, needs_maven: bool) -> Mapping[str, str]:
+    wanted = {name: package for name, package in PACKAGES.items() if name != "mvn" or needs_maven}
+    return {name: package for name, package in wanted.items() if _which(name) is None}
+
+
+# --- jars -------------------------------------------------------------------------------------------------------------
+
+
+def version() -> str:
+    """RocketMQ's, as the pom says it."""
+    found = ET.parse(POM).getroot().find(".//{*}rocketmq.version")
+    assert found is not None
+    assert found.text is not None
+    return found.text
+
+
+def _jars_folder() -> Path:
+    return CACHE / f"rocketmq-{version()}"
+
+
+def _install_jars() -> None:
+    """Into a draft first: a folder with the final name is complete."""
+    folder = _jars_folder()
+    draft = folder.with_suffix(".draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    print(f"==> fetching RocketMQ {version()} by Maven into {folder.relative_to(ROOT)} (94 MB, once)", flush=True)
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
+    _run([program("mvn"), "--batch-mode", "--quiet", "--file", str(POM), *goal])
+    if not list(draft.glob("rocketmq-proxy-*.jar")):
+        raise ServerFailed(f"Maven brought no rocketmq-proxy jar into {draft}")
+    draft.rename(folder)
+
+
+# --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _run(command: Sequence[str]) -> None:
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise ServerFailed(f"'{' '.join(command)}' failed with {done.returncode}:\n{said}")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One run at a time installs; another waits, and finds it done."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
