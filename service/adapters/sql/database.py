@@ -79,12 +79,13 @@ class Database:
         options: dict[str, object] = {WRITES: True}
         if one_snapshot and not self.is_sqlite:
             options["isolation_level"] = "REPEATABLE READ"
-        async with self._turn(), self.engine.connect() as connection:
+        async with self.engine.connect() as connection:
             await connection.execution_options(**options)
             yield connection
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def turn(self) -> AsyncIterator[None]:
+        """One writer at a time in this process, where the database has one lock anyway."""
         if self._writer is None:
             yield
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -28,6 +28,8 @@ MYSQL_CHECK_VIOLATED = frozenset({3819, 4025})
 MYSQL_DUPLICATE = 1062
 DUPLICATES_MAX = 2
 """Without a common lock two transactions may insert the same row; run again, the later one meets it. Twice: a bug."""
+LEFT_ALONE_S = 5.0
+"""How long a transaction whose caller has gone may take to end by itself: several waits for the lock (1 s each)."""
 SQLITE_CONTENTION = frozenset({5, 6})
 """SQLITE_BUSY, SQLITE_LOCKED."""
 
@@ -73,10 +75,32 @@ async def read_rows(database: Database, statement: AnySelect) -> Sequence[Row[An
 
 
 async def _once(database: Database, work: SqlWork[T], *, one_snapshot: bool) -> T:
+    async with database.turn():
+        transaction = _transaction(database, work, one_snapshot=one_snapshot)
+        return await (_to_its_end(transaction) if database.is_sqlite else transaction)
+
+
+async def _transaction(database: Database, work: SqlWork[T], *, one_snapshot: bool) -> T:
     async with database.writing(one_snapshot=one_snapshot) as connection:
         result = await work(connection)
         await connection.commit()
         return result
+
+
+async def _to_its_end(transaction: Coroutine[None, None, T]) -> T:
+    """Its caller may go, at a deadline or by a cancellation; the transaction ends first.
+
+    aiosqlite runs a statement in a thread, which no cancellation reaches: a BEGIN IMMEDIATE that was left there would
+    take the file's lock after everybody had gone, and keep it for ever.
+    """
+    task = asyncio.ensure_future(transaction)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=LEFT_ALONE_S)
+        if not task.cancel() and not task.cancelled():
+            task.exception()  # nobody is left to hear it
+        raise
 
 
 def _attempts(error: exc.DBAPIError) -> int:
