@@ -194,10 +194,17 @@ class SlotMachine(RuleBasedStateMachine):
         """A half message: its reserve call may come now, later, twice or after a check-back."""
         self.sent.append(batch(self.slot, *self.candidates(wanted)))
 
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=8))
+    def send_and_reserve(self, wanted: list[tuple[str, str]]) -> None:
+        self.send(wanted)
+        self.decide(self.sent[-1], None)
+
     @precondition(lambda self: self.sent)
     @rule(number=numbers, deadline=st.sampled_from([None, None, "ahead", "past"]))
     def reserve(self, number: int, deadline: str | None) -> None:
-        message = self.pick(number)
+        self.decide(self.pick(number), deadline)
+
+    def decide(self, message: BatchMessage, deadline: str | None) -> None:
         margin = {"ahead": 60_000, "past": -60_000}
         late = None if deadline is None else LateRules(deadline_ms=self.clock.now_ms() + margin[deadline])
         reply = self.wait(self.stock.reserve(self.slot, message, LIMIT, late))
