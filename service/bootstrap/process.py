@@ -21,6 +21,10 @@ from service.observability.log import log, warn
 from service.settings import Settings
 
 
+DRAIN_SHARE = 0.8
+"""Of the stop time-out: the rest is for the answers and the loops."""
+
+
 class Part(StrEnum):
     """What a process may run. `dropgate dev` runs them all."""
 
@@ -128,7 +132,7 @@ class _Process:
         self._use_cases.readiness.stop()
         try:
             async with asyncio.timeout(self._settings.stop_timeout_s):
-                await self._use_cases.reserve.drain()
+                drained = await self._drain()
                 if self._server is not None:
                     self._server.stop()
                 self._stopping.set()
@@ -139,6 +143,16 @@ class _Process:
             for task in (*self._tasks, *self._view):
                 task.cancel()
             await asyncio.gather(*self._tasks, *self._view, return_exceptions=True)
+            return False
+        return drained
+
+    async def _drain(self) -> bool:
+        """Whether all that was in flight is decided. Who waits for the rest hears so while the listener is still up."""
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout_s * DRAIN_SHARE):
+                await self._use_cases.reserve.drain()
+        except TimeoutError:
+            self._use_cases.reserve.abandon()
             return False
         return True
 

@@ -49,6 +49,7 @@ class Ticket:
     def refuse(self, error: DropgateError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+            self.future.exception()  # whoever asked may be gone: nobody's unheard answer is an error of ours
 
 
 DecideBatch = Callable[[list[Ticket], Callable[[], None]], Coroutine[None, None, None]]
@@ -63,6 +64,7 @@ class BatchQueue:
         self._limits = limits
         self._clock = clock
         self._waiting: deque[Ticket] = deque()
+        self._open: set[Ticket] = set()
         self._lanes_free = limits.lanes
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -79,7 +81,10 @@ class BatchQueue:
         if self._is_full(now_s):
             raise Busy(RETRY_AFTER_S)
         future: asyncio.Future[ReserveAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Ticket(candidate=candidate, keyed=keyed, joined_at_s=now_s, future=future))
+        ticket = Ticket(candidate=candidate, keyed=keyed, joined_at_s=now_s, future=future)
+        self._open.add(ticket)
+        future.add_done_callback(lambda _: self._open.discard(ticket))
+        self._waiting.append(ticket)
         self._start_batches()
         return future
 
@@ -87,6 +92,11 @@ class BatchQueue:
         """Wait until nothing waits and nothing is in flight. The caller sets the deadline."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def abandon(self) -> None:
+        """Time is over: whoever still waits hears that the outcome is unknown. What is in flight goes on."""
+        for ticket in tuple(self._open):
+            ticket.refuse(OutcomeUnknown(ticket.candidate.reservation_id))
 
     def _is_full(self, now_s: float) -> bool:
         if len(self._waiting) >= self._limits.queue_max:
@@ -107,7 +117,7 @@ class BatchQueue:
             ticket = self._waiting.popleft()
             if ticket.joined_at_s < oldest_s:
                 ticket.refuse(Busy(RETRY_AFTER_S))
-            elif not ticket.future.cancelled():
+            elif not ticket.future.done():
                 tickets.append(ticket)
         return tickets
 

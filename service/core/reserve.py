@@ -66,6 +66,11 @@ class ReserveService:
             await queue.drain()
         return in_flight
 
+    def abandon(self) -> None:
+        """After a drain that took too long: nobody's last word is a broken connection."""
+        for queue in self._queues.values():
+            queue.abandon()
+
     def _admit(self, request: ReserveRequest) -> Sale:
         if self._stopping:
             raise Unavailable("this process", "it is stopping")

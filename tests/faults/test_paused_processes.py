@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from service.domain.reservation import Status
 from tests.fixtures.processes import DevProcess, Process, ServeProcess, arm, eventually
-from tests.fixtures.shop import Shop, Witness, id_of
+from tests.fixtures.shop import Call, Shop, Witness, id_of
 from tests.fixtures.victim import REACHED, Fall, Seam
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(120)]
@@ -23,24 +21,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.slow, pytest.m
 SALE = "drop"
 
 Make = Callable[..., Any]
-
-
-class Call(threading.Thread):
-    """A client of the paused process, with all the patience of the world."""
-
-    def __init__(self, call: Callable[[], httpx.Response]) -> None:
-        super().__init__()
-        self._call = call
-        self._response: httpx.Response | None = None
-        self.start()
-
-    def run(self) -> None:
-        self._response = self._call()
-
-    def response(self) -> httpx.Response:
-        self.join(30)
-        assert self._response is not None, "it has no answer"
-        return self._response
 
 
 class Pair:

@@ -17,13 +17,14 @@ import pytest
 
 from service.domain.reservation import Status
 from tests.fixtures.processes import DevProcess, Victim, eventually
-from tests.fixtures.shop import Shop, Witness
+from tests.fixtures.shop import Call, Shop, Witness
 from tests.fixtures.victim import Fall, Seam
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(180)]
 
 GRACE_S = 10.0
-IDLE_S = 2.0
+IDLE_S = 3.0
+"""Under 2 s on a machine that has nothing else to do: a consumer notices within the 1 s of its receive."""
 SALE = "drop"
 
 Make = Callable[..., Any]
@@ -111,8 +112,7 @@ def test_while_it_drains_it_says_so_and_takes_no_new_buyer(make_victim: Make, ma
     shop = victim.start()
     shop.start_sale(SALE, stock=5)
     victim.arm()
-    waiting = threading.Thread(target=_reserve_in_vain, args=(shop,))
-    waiting.start()
+    waiting = Call(lambda: shop.reserve(SALE, "anna"))
     victim.wait_at_seam()
 
     victim.send(signal.SIGTERM)
@@ -123,18 +123,11 @@ def test_while_it_drains_it_says_so_and_takes_no_new_buyer(make_victim: Make, ma
     assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
     assert "retry-after" in refused.headers
     assert victim.wait(GRACE_S + 5) == 1
-    waiting.join(10)
-    assert not waiting.is_alive()
+    cut_off = waiting.response()
+    assert (cut_off.status_code, cut_off.json()["code"]) == (503, "outcome_unknown")
 
     shop = make_dev().start()
     eventually(lambda: shop.is_settled_down(SALE), "nothing is in doubt")
-
-
-def _reserve_in_vain(shop: Shop) -> None:
-    try:
-        assert shop.reserve(SALE, "anna").status_code == 503
-    except httpx.TransportError:
-        return
 
 
 @pytest.mark.faults
