@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     database_url: str = "embedded"
     """`embedded` (SQLite in `home`), sqlite+aiosqlite:///PATH, or mysql+aiomysql://user:password@host:port/name."""
     broker_url: str = "embedded"
-    """`embedded` (in `home`), embedded:PATH, rocketmq5://host:port or rocketmq4://host:port."""
+    """`embedded` (in `home`) or embedded:PATH. The RocketMQ transports are not in this release."""
     topic_prefix: str = "dropgate"
 
     host: str = "127.0.0.1"
@@ -48,7 +48,7 @@ class Settings(BaseSettings):
     lanes: int = Field(default=4, ge=1, le=64)
     """Batches of one segment in flight at a time."""
     queue_max: int = Field(default=2_000, ge=1, le=100_000)
-    """Requests of one segment that may wait for a batch: about a second's worth at the rates of docs/performance.md."""
+    """Requests of one segment that may wait for a batch: beyond it they are refused at once (429)."""
     queue_age_max_s: float = Field(default=2.0, gt=0, le=60)
     """A request that waited longer is refused, not served: its buyer's client has given up."""
     reply_timeout_s: float = Field(default=8.0, gt=0, le=60)
@@ -60,7 +60,6 @@ class Settings(BaseSettings):
     sql_timeout_s: float = Field(default=5.0, gt=0, le=60)
     sql_connect_timeout_s: float = Field(default=3.0, gt=0, le=60)
     sql_pool_max: int = Field(default=8, ge=1, le=200)
-    broker_timeout_s: float = Field(default=3.0, gt=0, le=60)
 
     transaction_timeout_s: float = Field(default=6.0, gt=0)
     """Embedded broker: the first check-back comes no earlier (RocketMQ's transactionTimeOut)."""
@@ -77,6 +76,9 @@ class Settings(BaseSettings):
     """A decided batch without orders is older than this before the keeper takes it: its own message comes first."""
     stop_timeout_s: float = Field(default=10.0, gt=0, le=300)
     """From SIGTERM to the end of the process."""
+
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Where a process without the API (consume, keeper) serves /metrics and /healthz on `host`; unset: nowhere."""
 
     payment_secrets: Annotated[tuple[SecretStr, ...], NoDecode] = ()
     """Secrets that sign POST /v1/payments, comma-separated; several during a rotation."""

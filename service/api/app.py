@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 from itertools import groupby
 
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route as Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -42,6 +45,18 @@ class RequestIds:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+
+def create_ops_app() -> Starlette:
+    """What a process without the API shows: that it lives, and how it fares."""
+
+    async def healthz(_request: Request) -> Response:
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def metrics(_request: Request) -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+    return Starlette(routes=[Path("/healthz", healthz), Path("/metrics", metrics)])
 
 
 def create_app(services: ApiServices) -> Starlette:

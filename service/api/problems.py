@@ -79,7 +79,7 @@ WORDS: dict[str, Words] = {
         "If `final` is false, units may come back from unpaid orders: try again with the same key.",
     ),
     "limit_reached": Words(
-        "The buyer's limit is reached", "`reservation_id` is what the buyer holds: pay it or cancel it."
+        "The buyer's limit is reached", "The buyer holds `held_reservation_id` already: pay it or cancel it."
     ),
     "sale_not_open": Words("The sale is not open yet", "Look at `opens_at` of GET /v1/sales/{sale}."),
     "sale_closed": Words(
@@ -173,8 +173,8 @@ def _facts(error: Exception) -> dict[str, object]:
     match error:
         case errors.InvalidRequest(field=field) | http_errors.MalformedRequest(field=field):
             facts: dict[str, object] = {"param": field}
-        case errors.Conflict(reservation_id=id_, final=final):
-            facts = {"reservation_id": id_, "final": final}
+        case errors.Conflict(reservation_id=id_, held_reservation_id=held, final=final):
+            facts = {"reservation_id": id_, "held_reservation_id": held, "final": final}
         case errors.OutcomeUnknown(reservation_id=id_) | errors.IdempotencyKeyReused(reservation_id=id_):
             facts = {"reservation_id": id_}
         case http_errors.NotReady(missing=missing):

@@ -73,8 +73,8 @@ async def start_payment(call: Call, _: NoBody) -> Answer:
 async def refund(call: Call, body: RefundBody) -> Answer:
     """Ask for the refund of a paid order."""
     id_ = reservation_id_of(call)
-    why = f"{call.actor}: {body.reason}"
-    return _shown(call, await call.services.endings.refund(id_, restock=body.restock, why=why))
+    refunded = await call.services.endings.refund(id_, restock=body.restock, why=body.reason, actor=call.actor)
+    return _shown(call, refunded)
 
 
 async def show_sale(call: Call, _: NoBody) -> Answer:

@@ -55,10 +55,12 @@ async def schema_problem(settings: Settings) -> str | None:
 
 
 async def create_topics(settings: Settings) -> Sequence[str]:
-    topics = Topics.named(settings.topic_prefix)
+    """The names of those that were missing, or not as wanted, and are there now."""
+    topics = Topics.named(settings.topic_prefix).all()
     async with _broker(settings) as transport:
-        await transport.create_topics(topics.all())
-    return [topic.name for topic in topics.all()]
+        made = [topic.name for topic in topics if await transport.missing([topic])]
+        await transport.create_topics(topics)
+    return made
 
 
 async def check_topics(settings: Settings) -> Sequence[str]:

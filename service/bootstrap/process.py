@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumers import events, keeper, order, payment_timeout
-from consumers.loop import take_turns
-from service.api.app import create_app
+from consumers.loop import Turn, take_turns
+from service.api.app import create_app, create_ops_app
 from service.api.server import HttpServer
 from service.bootstrap.adapters import open_adapters
 from service.bootstrap.use_cases import UseCases
@@ -20,6 +20,8 @@ from service.observability.actions import Action
 from service.observability.log import log, warn
 from service.settings import Settings
 
+REGISTER_S = 1.0
+"""Between two tries to register for check-backs."""
 
 DRAIN_SHARE = 0.8
 """Of the stop time-out: the rest is for the answers and the loops."""
@@ -69,26 +71,27 @@ class _Process:
         self._tasks: list[asyncio.Task[None]] = []
         self._view: list[asyncio.Task[None]] = []
         self._server: HttpServer | None = None
+        self._ops: HttpServer | None = None
 
     async def start(self) -> Running:
-        cases, clock = self._use_cases, self._use_cases.adapters.clock
+        cases = self._use_cases
         await cases.refresh()
-        self._view = [
-            _task("view", take_turns("view", cases.refresh, interval_s=REFRESH_S, stop=self._view_stop, clock=clock))
-        ]
+        self._view.append(self._turns("view", cases.refresh, REFRESH_S))
         if Part.API in self._parts:
-            self._view.append(
-                _task(
-                    "registration",
-                    take_turns("registration", cases.producer.turn, interval_s=1.0, stop=self._view_stop, clock=clock),
-                )
-            )
+            self._view.append(self._turns("registration", cases.producer.turn, REGISTER_S))
             self._server = HttpServer(create_app(cases.api(self._settings)), self._settings.host, self._settings.port)
             self._tasks.append(_task("api", self._server.serve()))
+        elif self._settings.metrics_port is not None:
+            self._ops = HttpServer(create_ops_app(), self._settings.host, self._settings.metrics_port)
+            self._view.append(_task("metrics", self._ops.serve()))
         self._tasks += [_task(part.value, self._loop(part)) for part in sorted(self._parts - {Part.API})]
         url = None if self._server is None else self._server.url
         log(Action.STARTED, parts=",".join(sorted(self._parts)), url=url)
         return Running(url=url, parts=self._parts)
+
+    def _turns(self, name: str, turn: Turn, interval_s: float) -> asyncio.Task[None]:
+        clock = self._use_cases.adapters.clock
+        return _task(name, take_turns(name, turn, interval_s=interval_s, stop=self._view_stop, clock=clock))
 
     def _loop(self, part: Part) -> Coroutine[None, None, None]:
         cases, stop = self._use_cases, self._stopping
@@ -138,8 +141,13 @@ class _Process:
                 self._stopping.set()
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 self._view_stop.set()
+                if self._ops is not None:
+                    self._ops.stop()
                 await asyncio.gather(*self._view, return_exceptions=True)
         except TimeoutError:
+            # Both: before Python 3.12 `wait_for`, which redis-py uses, may lose a cancellation.
+            self._stopping.set()
+            self._view_stop.set()
             for task in (*self._tasks, *self._view):
                 task.cancel()
             await asyncio.gather(*self._tasks, *self._view, return_exceptions=True)

@@ -65,7 +65,14 @@ class UseCases:
         self.endings = EndingService(self.directory, self.reader, orders, self.releases, clock)
         self.payments = PaymentService(orders, clock)
         self.adjusting = Adjusting(self.directory, stock, orders, clock)
-        self.sales = SaleService(sales, self.directory, stock, self.adjusting, clock)
+        self.sales = SaleService(
+            sales=sales,
+            orders=orders,
+            directory=self.directory,
+            stock=stock,
+            adjusting=self.adjusting,
+            clock=clock,
+        )
         self.ledgers = LedgerService(self.directory, sales, orders, stock)
         self.readiness = Readiness(
             directory=self.directory,

@@ -261,7 +261,11 @@ class Attempt:
             code = "limit_reached" if answer.no is No.LIMIT_REACHED else "sold_out"
             # Units that someone holds may come back: then this id may win after all.
             final = self._final and not answer.units_held
-            self._refuse(id_, Conflict(code, sale_id=self._sale.id, reservation_id=id_, final=final))
+            held = None if answer.live is None else answer.live.reservation_id
+            self._refuse(
+                id_,
+                Conflict(code, sale_id=self._sale.id, reservation_id=id_, held_reservation_id=held, final=final),
+            )
 
     def _answer_queued(self, batch: BatchMessage, candidate: Candidate) -> None:
         reservation = queued_from_candidate(self._sale, batch, candidate)

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from service.core.load import Loader
 from service.domain.errors import StockUnavailable, Unavailable
+from service.domain.ids import SaleId
 from service.domain.road import Health, Step, next_step, wanted_authority
 from service.domain.sale import Authority, Sale, SaleStatus
 from service.domain.stock import Lost, Slot
@@ -55,6 +56,8 @@ class AuthorityRoad:
         self._drain = drain
         self._clock = clock
         self._leader = leader
+        self._away_since_s: dict[SaleId, float] = {}
+        """Since when a sale's Redis has not answered; one entry a sale at most."""
 
     async def turn(self) -> int:
         """One step for each sale; the number of steps taken. One sale's trouble does not hold up the others."""
@@ -96,9 +99,12 @@ class AuthorityRoad:
         slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.segments)]
         try:
             server = await self._stock.server_ids(slots[0])
-            return Health(server=server, stamped=await self._stamped(sale, slots))
+            health = Health(server=server, stamped=await self._stamped(sale, slots))
+            self._away_since_s.pop(sale.id, None)
+            return health
         except StockUnavailable:
-            return Health(server=None, stamped=False)
+            now_s = self._clock.monotonic_s()
+            return Health(server=None, stamped=False, away_s=now_s - self._away_since_s.setdefault(sale.id, now_s))
 
     async def _stamped(self, sale: Sale, slots: Sequence[Slot]) -> bool:
         if sale.authority is not Authority.REDIS:
@@ -117,6 +123,8 @@ class AuthorityRoad:
 
     async def _leave(self, sale: Sale) -> None:
         left = await self._change(sale, Authority.SQL)
+        if left is not None and sale.authority is Authority.REDIS and wanted_authority(sale) is Authority.REDIS:
+            metrics.LOSSES.labels(sale.id).inc()
         if left is not None and sale.status is SaleStatus.SETTLED:
             for segment in range(sale.segments):
                 await self._stock.unlink(Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))

@@ -77,7 +77,7 @@ class SaleDirectory:
         if sale.authority is not Authority.REDIS or key in self._shut:
             return
         self._shut[key] = math.inf
-        metrics.LOSSES.labels(sale.id).inc()
+        metrics.LOSS_REPORTS.labels(sale.id).inc()
         warn(Action.LOST_REPORTED, sale_id=sale.id, epoch=sale.epoch, run_id=found.run_id, replid=found.replid)
         try:
             await self._store.report_lost(sale.id, sale.epoch, found, self._clock.now_ms())

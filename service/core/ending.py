@@ -76,8 +76,9 @@ class EndingService:
             by_sale.setdefault(order.sale_id, []).append(order.id)
         return sum([await self._cancel_due(sale_id, ids) for sale_id, ids in by_sale.items()])
 
-    async def refund(self, id_: ReservationId, *, restock: bool, why: str) -> Reservation:
+    async def refund(self, id_: ReservationId, *, restock: bool, why: str, actor: str) -> Reservation:
         """A paid order is refunded; `restock` decides whether its units return. Conflict where it is not paid."""
+        await self._need_row(id_)
 
         async def work(transaction: SaleTransaction) -> Ended:
             sale, order = await _locked(transaction, id_)
@@ -91,7 +92,7 @@ class EndingService:
                 raise EpochChanged(sale.id, sale.epoch, sale.epoch)
             await transaction.emit([event_of_order(refunded, now_ms)])
             await refund_applied_payment(transaction, refunded, now_ms)
-            await transaction.audit("api", "refund", id_, why=why, detail={"restock": restock}, at_ms=now_ms)
+            await transaction.audit(actor, "refund", id_, why=why, detail={"restock": restock}, at_ms=now_ms)
             owed = await give_back(transaction, sale, [refunded], "refund", now_ms) if restock else ()
             return refunded, owed
 
@@ -101,21 +102,27 @@ class EndingService:
         return order.as_reservation()
 
     async def start_payment(self, id_: ReservationId) -> Reservation:
-        """The buyer is at the payment page: the window grows once, so that it does not end under a slow payment."""
+        """The buyer is at the payment page: a window that would end under a slow payment grows, once."""
+        await self._need_row(id_)
 
         async def work(transaction: SaleTransaction) -> Order:
             _, order = await _locked(transaction, id_)
             if order.status is not Status.AWAITING_PAYMENT or order.expires_at_ms is None:
                 raise Conflict("not_payable", reservation_id=id_)
-            if order.window_extended:
+            until_ms = self._clock.now_ms() + EXTENSION_S * 1000
+            if order.window_extended or until_ms <= order.expires_at_ms:
                 return order
-            until_ms = max(order.expires_at_ms, self._clock.now_ms() + EXTENSION_S * 1000)
             extended = replace(order, expires_at_ms=until_ms, window_extended=True)
             if not await transaction.replace_order(extended, expected=Status.AWAITING_PAYMENT):
                 raise Conflict("not_payable", reservation_id=id_)
             return extended
 
         return (await self._orders.transact([sale_of(id_)], work)).as_reservation()
+
+    async def _need_row(self, id_: ReservationId) -> None:
+        """What is queued holds its units but cannot be paid yet; what no store shows is said as GET says it."""
+        if (await self._reader.get(id_)).status is Status.QUEUED:
+            raise Conflict("not_payable", reservation_id=id_)
 
     # --- one cancel ---------------------------------------------------------------------------------------------------
 

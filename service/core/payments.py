@@ -48,6 +48,7 @@ class PaymentService:
                 reservation_id=payment.reservation_id,
                 status=payment.status,
             )
+            metrics.PAYMENTS.labels(PaymentOutcome.RECORDED.value).inc()
             return PaymentOutcome.RECORDED
 
         may_yet_appear = parse_reservation_id(payment.reservation_id) is not None

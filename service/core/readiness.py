@@ -50,9 +50,9 @@ class Readiness:
         ]
         missing = [problem for problems in await asyncio.gather(*looks) for problem in problems]
         if not self._producer.is_registered:
-            missing.append("broker: this process is not registered for check-backs yet")
+            missing.append("broker: this process is not registered for check-backs yet; it tries every second")
         if not self._directory.is_fresh:
-            missing.append("sql: the sale rows could not be read for over 2 s")
+            missing.append("sql: the sale rows could not be read for over 2 s; look at the database")
         return missing
 
     async def _look(self, name: str, look: Callable[[], Awaitable[Sequence[str]]]) -> list[str]:
@@ -60,9 +60,9 @@ class Readiness:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 return [f"{name}: {problem}" for problem in await look()]
         except Unavailable as error:
-            return [f"{name}: {error}"]
+            return [f"{name}: {error.why or 'no answer'}; look at its server and the network to it"]
         except TimeoutError:
-            return [f"{name}: no answer within {LOOK_TIMEOUT_S:g} s"]
+            return [f"{name}: no answer within {LOOK_TIMEOUT_S:g} s; look at its server and the network to it"]
 
     async def _schema(self) -> Sequence[str]:
         problem = await self._sales.schema_problem()

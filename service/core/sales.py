@@ -16,7 +16,7 @@ from service.domain.stock import Slot, SlotCount
 from service.observability.actions import Action
 from service.observability.log import log
 from service.ports.clock import Clock
-from service.ports.orders import SaleStore
+from service.ports.orders import OrderStore, SaleStore, SaleTransaction
 from service.ports.stock import Stock
 
 WARM_WAIT_S = 10.0
@@ -50,8 +50,16 @@ class _Seen:
 
 class SaleService:
     def __init__(
-        self, sales: SaleStore, directory: SaleDirectory, stock: Stock, adjusting: Adjusting, clock: Clock
+        self,
+        *,
+        sales: SaleStore,
+        orders: OrderStore,
+        directory: SaleDirectory,
+        stock: Stock,
+        adjusting: Adjusting,
+        clock: Clock,
     ) -> None:
+        self._orders = orders
         self._sales = sales
         self._directory = directory
         self._stock = stock
@@ -65,9 +73,8 @@ class SaleService:
         if not SALE_ID.fullmatch(sale_id):
             raise InvalidRequest("id", "1-48 characters of a-z, 0-9, - and _, beginning with a letter or digit")
         sale = await self._sales.create(sale_id, rules, self._clock.now_ms())
-        self._note(sale, "create", actor)
         await self._directory.refresh()
-        return sale
+        return await self._noted(sale, "create", actor)
 
     async def get(self, sale_id: SaleId) -> Sale:
         return await self._directory.current(sale_id)
@@ -111,9 +118,7 @@ class SaleService:
         return await self._act(sale_id, "settle", actor)
 
     async def adjust(self, sale_id: SaleId, adjustment_id: str, delta: int, actor: str) -> Sale:
-        sale = await self._adjusting.adjust(await self.get(sale_id), adjustment_id, delta, actor)
-        self._note(sale, "adjust", actor)
-        return sale
+        return await self._adjusting.adjust(await self.get(sale_id), adjustment_id, delta, actor)
 
     async def change_rules(self, sale_id: SaleId, changes: Mapping[str, object], actor: str) -> Sale:
         """Window, limit, payment window and so on. Stock changes by `adjust` only."""
@@ -129,9 +134,8 @@ class SaleService:
         if rules.stock != sale.rules.stock:
             raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")
         await self._sales.update_rules(sale_id, rules, self._clock.now_ms())
-        self._note(sale, "change_rules", actor)
         await self._directory.refresh()
-        return await self.get(sale_id)
+        return await self._noted(await self.get(sale_id), "change_rules", actor)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -142,9 +146,8 @@ class SaleService:
             raise Conflict(f"sale_is_{sale.status.value}", sale_id=sale_id)
         if not await self._sales.set_status(sale_id, sale.status, after, self._clock.now_ms()):
             raise Conflict("sale_changed_meanwhile", sale_id=sale_id)
-        self._note(sale, act, actor)
         await self._directory.refresh()
-        return await self.get(sale_id)
+        return await self._noted(await self.get(sale_id), act, actor)
 
     async def _until_warm(self, sale: Sale) -> Sale:
         until_s = self._clock.monotonic_s() + WARM_WAIT_S
@@ -180,8 +183,16 @@ class SaleService:
             left += count.available if isinstance(count, SlotCount) else 0
         return left
 
-    def _note(self, sale: Sale, act: str, actor: str) -> None:
+    async def _noted(self, sale: Sale, act: str, actor: str) -> Sale:
+        """An operator's act leaves an audit row and a log line, with the sale as it is after it."""
         log(Action.SALE_CHANGED, sale_id=sale.id, act=act, actor=actor, status=sale.status, epoch=sale.epoch)
+        detail = {"status": sale.status.value, "authority": sale.authority.value, "epoch": sale.epoch}
+
+        async def work(transaction: SaleTransaction) -> None:
+            await transaction.audit(actor, act, sale.id, why="", detail=detail, at_ms=self._clock.now_ms())
+
+        await self._orders.transact([], work)
+        return sale
 
 
 def is_warm(sale: Sale) -> bool:

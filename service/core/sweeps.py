@@ -84,6 +84,7 @@ class UndeliveredSweep:
     async def turn(self) -> int:
         swept = 0
         for sale in self._directory.all():
+            metrics.IN_DOUBT_AGE_SECONDS.labels(sale.id).set(0)
             if sale.authority is Authority.REDIS:
                 for segment in range(sale.segments):
                     swept += await self._sweep(sale, Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
@@ -143,6 +144,7 @@ class WaitingPaymentsSweep:
         for stored in await self._orders.waiting_payments(PAYMENTS_A_TURN):
             may = await self._may_yet_appear(stored)
             outcome = await self._payments.settle_waiting(stored, may_yet_appear=may)
+            metrics.PAYMENTS.labels(outcome.value).inc(outcome is not PaymentOutcome.WAITING)
             settled += outcome is not PaymentOutcome.WAITING
         return settled
 
@@ -172,10 +174,13 @@ class DiscardedSweep:
         self._transport = transport
         self._checks = checks
         self._intake = intake
+        self._told_of: set[str] = set()
+        """Logged once each; at most a turn's worth."""
 
     async def turn(self) -> int:
         found = await self._transport.discarded(DISCARDED_A_TURN)
         metrics.DISCARDED.set(len(found))
+        self._told_of &= {half.message_id for half in found}
         ended = 0
         for half in found:
             if await self._ended(half):
@@ -196,5 +201,7 @@ class DiscardedSweep:
                 case Verdict.UNKNOWN:
                     return False
         except (UndecodableMessage, NotFound, InDoubt) as error:
-            warn(Action.DISCARDED_STAYS, message_id=half.message_id, batch_id=half.key, error=str(error))
+            if half.message_id not in self._told_of:
+                self._told_of.add(half.message_id)
+                warn(Action.DISCARDED_STAYS, message_id=half.message_id, batch_id=half.key, error=str(error))
             return False

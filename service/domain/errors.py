@@ -89,9 +89,11 @@ class Conflict(Refused):
         *,
         sale_id: SaleId | None = None,
         reservation_id: ReservationId | None = None,
+        held_reservation_id: ReservationId | None = None,
         final: bool | None = None,
     ) -> None:
         super().__init__(code)
+        self.held_reservation_id = held_reservation_id
         self.conflict = code
         self.sale_id = sale_id
         self.reservation_id = reservation_id
@@ -139,7 +141,7 @@ class OutcomeUnknown(InDoubt):
 
 
 class Unavailable(InDoubt):
-    """A component is away and nothing was written: try again."""
+    """A component is away: try again, with the same key."""
 
     code = "unavailable"
 
@@ -154,7 +156,9 @@ class StockUnavailable(Unavailable):
 
 
 class StoreUnavailable(Unavailable):
-    """The SQL database did not answer in time; a COMMIT may still have happened."""
+    """The SQL database did not answer in time; a COMMIT may still have happened: the same call again does no harm."""
+
+    code = "outcome_unknown"
 
 
 class BrokerUnavailable(Unavailable):

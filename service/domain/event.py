@@ -79,6 +79,7 @@ def rfc3339(at_ms: int) -> str:
 
 
 def _order_data(order: Order) -> dict[str, object]:
+    waits = order.status is Status.AWAITING_PAYMENT
     return {
         "reservation_id": order.id,
         "order_no": order.order_no,
@@ -90,7 +91,8 @@ def _order_data(order: Order) -> dict[str, object]:
         "reason": None if order.reason is None else str(order.reason),
         "coupon_code": order.coupon_code,
         "metadata": order.metadata,
-        "expires_at": None if order.expires_at_ms is None else rfc3339(order.expires_at_ms),
+        "expires_at": rfc3339(order.expires_at_ms) if waits and order.expires_at_ms is not None else None,
+        "payment_id": order.paid_by,
     }
 
 

@@ -21,13 +21,21 @@ class Step(StrEnum):
     """loading -> sql: Redis stays away."""
 
 
+REDIS_AWAY_S = 10.0
+"""Away for longer than a restart or a failover takes, Redis counts as lost: SQL turns what is queued into orders."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """What the leader finds at the sale's slots: `server` None where Redis does not answer; `stamped` where every
-    slot is still the one that was loaded in this epoch."""
+    """What the leader finds at the sale's slots.
+
+    `server` is None where Redis does not answer, and has not for `away_s`; `stamped` where every slot is still the one
+    that was loaded in this epoch.
+    """
 
     server: ServerIds | None
     stamped: bool
+    away_s: float = 0.0
 
 
 def wanted_authority(sale: Sale) -> Authority:
@@ -53,8 +61,9 @@ def _step_from_redis(sale: Sale, health: Health) -> Step:
     if wanted_authority(sale) is Authority.SQL:
         return Step.LEAVE_REDIS
     if health.server is None:
-        # Away is not lost: when it answers again, its ids say which. Nobody sells meanwhile, every call fails.
-        return Step.STAY
+        # Away for a moment is not lost: when it answers again, its ids say which. Every call fails meanwhile.
+        gone = sale.lost is not None or health.away_s >= REDIS_AWAY_S
+        return Step.LEAVE_REDIS if gone else Step.STAY
     if not health.stamped:
         return Step.LEAVE_REDIS
     if sale.lost is None:

@@ -42,6 +42,7 @@ def configure(*, json: bool, level: str) -> None:
         if json
         else [structlog.processors.add_log_level, structlog.processors.TimeStamper(fmt="iso", utc=True), renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Looked up at each line: whoever redirects standard error, a test or a supervisor, gets what follows.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         cache_logger_on_first_use=False,
     )

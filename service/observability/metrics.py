@@ -19,7 +19,7 @@ BATCHES = Counter(
 CHECKS = Counter("dropgate_check_backs_total", "Check-backs by verdict, and errors behind an unknown", ["verdict"])
 ORDERS = Counter("dropgate_orders_total", "Rows made by the order transaction, by status", ["sale", "status"])
 WRITE_OFFS = Counter(
-    "dropgate_write_offs_total", "Units written off: Redis had granted what SQL does not have. Alarm", ["sale"]
+    "dropgate_write_offs_total", "Reservations written off: Redis had granted what SQL has not. Alarm", ["sale"]
 )
 MESSAGES_WITHOUT_RECORD = Counter(
     "dropgate_messages_without_record_total", "Batch messages acked without an order: fenced, ended or unknown batches"
@@ -31,8 +31,9 @@ MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer gr
 ENDED = Counter("dropgate_ended_total", "Reservations ended, by reason", ["sale", "reason"])
 PAYMENTS = Counter("dropgate_payments_total", "Stored payments by what became of them", ["outcome"])
 LOSSES = Counter(
-    "dropgate_redis_losses_total", "Reports that a sale's Redis is not the one that was loaded. Alarm", ["sale"]
+    "dropgate_redis_losses_total", "Times that the leader found a sale's Redis lost, or away for long. Alarm", ["sale"]
 )
+LOSS_REPORTS = Counter("dropgate_redis_loss_reports_total", "Reports by this process of a lost Redis", ["sale"])
 MISROUTED = Counter(
     "dropgate_misrouted_reports_total", "Reports of loss from a process that speaks to another server. Alarm"
 )

@@ -140,8 +140,8 @@ class FakeEndings(Fake):
         self.note("cancel", id, reason)
         return self.reservation
 
-    async def refund(self, id: ReservationId, /, *, restock: bool, why: str) -> Reservation:
-        self.note("refund", id, restock, why)
+    async def refund(self, id: ReservationId, /, *, restock: bool, why: str, actor: str) -> Reservation:
+        self.note("refund", id, restock, why, actor)
         return self.reservation
 
     async def start_payment(self, id: ReservationId, /) -> Reservation:

@@ -34,7 +34,7 @@ async def test_how_a_reservation_ended_is_said(world: World, client: httpx.Async
     [
         (NotFound("reservation", ANNAS), 404, "reservation_not_found"),
         (OutcomeUnknown(ANNAS), 503, "outcome_unknown"),
-        (StoreUnavailable("sql"), 503, "unavailable"),
+        (StoreUnavailable("sql"), 503, "outcome_unknown"),
     ],
 )
 async def test_in_doubt_is_neither_known_nor_unknown(
@@ -132,7 +132,7 @@ async def test_a_refund_says_whether_the_unit_returns_and_who_asked(
 ) -> None:
     body = {"reason": "lost in the post", "restock": restock}
     assert (await client.post(f"{PATH}/refund", json=body, headers=key("operator"))).status_code == 200
-    assert world.endings.calls == [("refund", ANNAS, restock, "operator-1: lost in the post")]
+    assert world.endings.calls == [("refund", ANNAS, restock, "lost in the post", "operator-1")]
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ REFUSALS = [
     (OutcomeUnknown(ANNAS), 503, "outcome_unknown"),
     (Unavailable("stock", "rebuilt"), 503, "unavailable"),
     (StockUnavailable("redis", "10.0.0.9 timed out"), 503, "unavailable"),
-    (StoreUnavailable("sql"), 503, "unavailable"),
+    (StoreUnavailable("sql"), 503, "outcome_unknown"),
     (BrokerUnavailable("broker"), 503, "unavailable"),
     (EpochChanged(SALE, 1, 2), 503, "unavailable"),
 ]
