@@ -116,7 +116,9 @@ async def test_a_cancelled_call_leaves_no_reply_for_the_next_one(make_server: Ca
     client = RedisClient(server.url, RedisOptions(pool_max=2))
     waiting = [asyncio.create_task(client.execute("BLPOP", "list", "30")) for _ in range(2)]
     while server.info("clients")["blocked_clients"] < 2:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)  # long enough for both to be past sending, where Python 3.11 may swallow a cancel
+        await asyncio.sleep(0)
+    for _ in range(20):  # turns of the loop until both are past sending, where Python 3.11 may swallow a cancel
+        await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
     assert all(isinstance(it, asyncio.CancelledError) for it in await asyncio.gather(*waiting, return_exceptions=True))
