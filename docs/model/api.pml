@@ -1,14 +1,19 @@
 /* api.pml: POST reservations (design 3.1). One process is one attempt and its batch. It may be paused between any two
    steps (that is what interleaving means) and may die where a branch says so. */
 
+#ifdef WITHOUT_REPLAY_IN_PEEK
+#define PEEK_REPLAYS false
+#else
+#define PEEK_REPLAYS true
+#endif
 inline peek_candidate(batch, reservation, epoch) {                 /* step 3; answered ids leave the set `candidates` */
   if
   :: !(candidates & SET_OF(reservation))
-  :: (candidates & SET_OF(reservation)) && RECORD_HOLDS(reservation) ->
+  :: (candidates & SET_OF(reservation)) && RECORD_HOLDS(reservation) && PEEK_REPLAYS ->
      tell_queued(batch, reservation, epoch); candidates = candidates - SET_OF(reservation)
   :: (candidates & SET_OF(reservation)) && slot_record[reservation] == ended ->
      tell_stored_state(batch, reservation); candidates = candidates - SET_OF(reservation)
-  :: (candidates & SET_OF(reservation)) && slot_record[reservation] == no_record && (slot_available == 0 || REDIS_LIMIT_REACHED(reservation)) ->
+  :: (candidates & SET_OF(reservation)) && (slot_record[reservation] == no_record || !PEEK_REPLAYS) && (slot_available == 0 || REDIS_LIMIT_REACHED(reservation)) ->
      candidates = candidates - SET_OF(reservation);
      tell_refused(batch, reservation, epoch)
   :: else
@@ -51,6 +56,12 @@ inline tell_losers(batch, epoch) {
   :: else
   fi
 }
+
+#ifdef WITHOUT_DECISION_EPOCH
+#define MAY_DECIDE(epoch) true
+#else
+#define MAY_DECIDE(epoch) (sale_epoch == epoch)
+#endif
 
 #ifdef RESERVE_RUNS_TWICE
 /* A library repeats the call on its own; the reply goes nowhere. */
@@ -163,7 +174,7 @@ proctype Api(byte batch) {
           tell_losers(batch, epoch)
 #else
           if
-          :: sale_epoch == epoch ->
+          :: MAY_DECIDE(epoch) ->
              decision_losers[batch] = losers;
              tell_losers(batch, epoch)
           :: else                                                  /* 503 */

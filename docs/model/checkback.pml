@@ -5,6 +5,12 @@
 #define ORDER_OF_BATCH(batch, reservation) \
   (order_row[reservation] != no_order && order_batch[reservation] == batch && (half_candidates[batch] & SET_OF(reservation)))
 
+#ifdef WITHOUT_OLDER_EPOCH_COMMIT
+#define OF_OLDER_EPOCH(batch) false                                /* asks the current epoch's keys about a batch they never saw */
+#else
+#define OF_OLDER_EPOCH(batch) (batch_epoch[batch] < sale_epoch)
+#endif
+
 proctype CheckBack() {
   byte batch, epoch;
   mtype:verdict_t verdict = answer_unknown;
@@ -20,7 +26,7 @@ asked:
 #endif
     fi;
     if
-    :: batch_epoch[batch] < sale_epoch -> verdict = answer_commit    /* older epoch: COMMIT without asking Redis; the candidate must end in a row */
+    :: OF_OLDER_EPOCH(batch) -> verdict = answer_commit    /* older epoch: COMMIT without asking Redis; the candidate must end in a row */
     :: else -> epoch = sale_epoch
     fi
   }

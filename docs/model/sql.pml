@@ -30,11 +30,17 @@ inline insert_live(batch, reservation) {
   assert(!told_unknown[reservation])                         /* I7: 404 said that it holds nothing and never will */
 }
 
+#ifdef WITHOUT_ID_DECIDES_ITSELF
+#define NOT_YET_DECIDED(reservation) true
+#else
+#define NOT_YET_DECIDED(reservation) (order_row[reservation] == no_order)
+#endif
+
 /* A chosen candidate without a row gets one: accepted while stock and limit allow, else rejected. A unit that Redis
    gave and SQL does not have is written off; otherwise it returns. */
 inline decide_order(batch, reservation, chosen, holds_unit) {
   if
-  :: (chosen & SET_OF(reservation)) && order_row[reservation] == no_order ->
+  :: (chosen & SET_OF(reservation)) && NOT_YET_DECIDED(reservation) ->
      if
      :: sale_available > 0 && !SQL_LIMIT_REACHED(reservation) -> insert_live(batch, reservation)
      :: else ->
