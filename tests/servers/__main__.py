@@ -1,4 +1,4 @@
-"""`python -m tests.servers install | up [--json] [--short]`."""
+"""`python -m tests.servers install | up [--json] [--short] [--only redis ...]`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
 
 from tests.servers import stack
@@ -19,7 +20,7 @@ def main() -> int:
     try:
         install()
         if arguments.command == "up":
-            _up(json_=arguments.json, short=arguments.short)
+            _up(arguments.only, json_=arguments.json, short=arguments.short)
     except ServerFailed as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
@@ -33,15 +34,16 @@ def _arguments() -> argparse.Namespace:
     up = commands.add_parser("up", help="start them, print the settings to use, run until Ctrl-C")
     up.add_argument("--json", action="store_true", help="the settings as one line of JSON")
     up.add_argument("--short", action="store_true", help="check-backs after 2 s, and 2 of them at most")
+    up.add_argument("--only", nargs="+", choices=stack.NAMES, default=stack.NAMES, help="not all three")
     return parser.parse_args()
 
 
-def _up(*, json_: bool, short: bool) -> None:
+def _up(names: Sequence[str], *, json_: bool, short: bool) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if not json_:
-            print("==> starting Redis, MariaDB and RocketMQ (15 to 40 s)", flush=True)
-        with stack.up(SHORT if short else DEFAULT) as servers:
+            print(f"==> starting {', '.join(names)} (RocketMQ takes 15 to 40 s)", flush=True)
+        with stack.up(names, SHORT if short else DEFAULT) as servers:
             _tell(servers, json_=json_)
             signal.pause()
     except KeyboardInterrupt:
@@ -50,17 +52,17 @@ def _up(*, json_: bool, short: bool) -> None:
 
 
 def _tell(servers: stack.Stack, *, json_: bool) -> None:
-    settings, name_server = servers.settings(), servers.rocketmq.name_server
+    settings, broker = servers.settings(), servers.rocketmq
+    addresses = {} if broker is None else {"name_server": broker.name_server, "broker": broker.broker}
     if json_:
-        print(
-            json.dumps({"settings": settings, "name_server": name_server, "broker": servers.rocketmq.broker}),
-            flush=True,
-        )
+        print(json.dumps({"settings": settings, **addresses}), flush=True)
         return
     print("Up. In another terminal:\n")
     for name, value in settings.items():
         print(f"  export {name}={value}")
-    print(f"\nRocketMQ's name server is {name_server}. Ctrl-C stops them all; what they hold is lost then.", flush=True)
+    for name, value in addresses.items():
+        print(f"\nRocketMQ's {name.replace('_', ' ')}: {value}", end="")
+    print("\n\nCtrl-C stops them; what they hold is lost then.", flush=True)
 
 
 def _interrupt(signal_: int, frame: FrameType | None) -> None:

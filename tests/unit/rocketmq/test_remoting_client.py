@@ -271,7 +271,7 @@ def test_whatever_a_server_sends_the_call_ends_in_time_and_leaves_nothing(data: 
     asyncio.run(ask())
 
 
-# --- answers that are frames, and nonsense ------------------------------------------------------------------------------
+# --- answers that are frames, and nonsense ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff", b'{"topicConfigTable":[]}', b'{"a":{0:"b"}}'])

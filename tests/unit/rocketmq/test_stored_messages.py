@@ -160,5 +160,5 @@ def test_a_physical_id_is_a_host_and_an_offset(host: object, port: int, offset: 
     ["", "0A", "G" * 32, "é" * 32, " " * 32, "7F0000010000" + "F" * 20, "0A0000070001FFFF" + "0" * 15 + "1x"],
 )
 def test_what_is_no_physical_id_is_refused(id_: str) -> None:
-    with pytest.raises(ValueError, match="no physical message id|non-hexadecimal"):
+    with pytest.raises(ValueError, match="no physical message id"):
         parse_physical_id(id_)

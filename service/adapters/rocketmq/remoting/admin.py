@@ -74,7 +74,7 @@ class BrokerAdmin:
         self.address = address
 
     async def create_topic(self, name: str, type_: TopicType, *, queues: int) -> None:
-        """Or change it: all of its settings but a type it already has become these."""
+        """Or change it: its settings become these, the type too, whatever is stored there. Look by `topics` first."""
         fields = {
             "topic": name,
             "defaultTopic": DEFAULT_TOPIC,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,12 @@ ZLIB = frozenset({0, 3})
 """0 is what releases before 5.0 wrote."""
 COMPRESSIONS = {1: "LZ4", 2: "ZSTD"}
 NAME_END, PROPERTY_END = "\x01", "\x02"
+PHYSICAL_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+"""An IPv4 or IPv6 address, a port, an offset."""
 
 _FIXED = struct.Struct(">iIIiiqqiq")
 _LONG, _INT, _SHORT = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">H")
+_PLACE = struct.Struct(">iq")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,16 +174,15 @@ def physical_id(host: str, offset: int) -> str:
     """The broker's own id of a stored message: where it is. A client's id says nothing to the broker's storage."""
     name, _, port = host.rpartition(":")
     address = ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
-    return (address.packed + _INT.pack(int(port)) + _LONG.pack(offset)).hex().upper()
+    return (address.packed + _PLACE.pack(int(port), offset)).hex().upper()
 
 
 def parse_physical_id(id_: str) -> tuple[str, int]:
     """Host and offset; ValueError where it is none."""
-    if len(id_) not in {32, 56} or not id_.isascii() or not id_.isalnum():
+    if PHYSICAL_ID.fullmatch(id_) is None:
         raise ValueError(f"{id_!r} is no physical message id")
     raw = bytes.fromhex(id_)
-    host, port = ipaddress.ip_address(raw[:-12]), _INT.unpack(raw[-12:-8])[0]
-    offset = _LONG.unpack(raw[-8:])[0]
+    host, (port, offset) = ipaddress.ip_address(raw[: -_PLACE.size]), _PLACE.unpack(raw[-_PLACE.size :])
     if not 0 <= port <= 65_535 or offset < 0:  # noqa: PLR2004 - of TCP
         raise ValueError(f"{id_!r} is no physical message id")
     return _address(host, port), offset

@@ -27,7 +27,12 @@ PULL_ANSWERS = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
-NO_MESSAGE_THERE = "can not find message by the offset"
+NO_MESSAGE_THERE = (
+    "can not find message by the offset",
+    "java.lang.IllegalArgumentException",  # it took what is there for a message's size
+    "java.lang.IndexOutOfBoundsException",
+)
+"""What the broker remarks about a place where no message begins."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +77,7 @@ class BrokerQueues:
         return self._number(answer, "offset") if answer.code == ResponseCode.SUCCESS else None
 
     async def set_consumer_offset(self, group: str, topic: str, queue: int, offset: int) -> None:
+        """BrokerRefused: there is no such group."""
         fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue), "commitOffset": str(offset)}
         await self._client.call(self.address, Request(code=RequestCode.UPDATE_CONSUMER_OFFSET, fields=fields))
 

@@ -1,0 +1,158 @@
+"""The servers of the tests: ready when they say so, whole after a restart, gone with whoever started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from service.adapters.rocketmq.remoting.admin import BrokerAdmin
+from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
+from tests.fixtures import real_servers
+from tests.fixtures.proc import descendants, is_alive
+from tests.fixtures.processes import ROOT, eventually
+from tests.servers import install
+from tests.servers.mariadb import MariaDB
+from tests.servers.ports import free_ports
+from tests.servers.process import ServerFailed, ServerProcess
+from tests.servers.redis7 import Redis
+from tests.servers.rocketmq import RocketMQ
+
+
+def answers(url: str) -> bool:
+    host, _, port = url.rpartition("@")[2].removeprefix("redis://").partition("/")[0].rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0
+
+
+# --- each -------------------------------------------------------------------------------------------------------------
+
+
+def test_redis_has_what_dropgate_demands_and_keeps_its_data_over_a_restart(make_redis7: Any) -> None:
+    redis: Redis = make_redis7()
+    assert redis.call("CONFIG", "GET", "maxmemory-policy")[1] == b"noeviction"
+    redis.call("SET", "kept", "1")
+    redis.restart()
+    assert redis.call("GET", "kept") == b"1"
+
+
+def test_a_redis_may_be_wrong_on_purpose(make_redis7: Any) -> None:
+    redis: Redis = make_redis7("--maxmemory-policy", "allkeys-lru", "--appendonly", "no")
+    assert redis.call("CONFIG", "GET", "maxmemory-policy")[1] == b"allkeys-lru"
+
+
+def test_mariadb_gives_each_test_a_database_of_its_own_and_keeps_it_over_a_restart(make_mariadb: Any) -> None:
+    mariadb: MariaDB = make_mariadb("--innodb-lock-wait-timeout=1")
+    url, other = mariadb.new_database(), mariadb.new_database()
+    assert url != other
+    name = url.rpartition("/")[2]
+    mariadb.execute(f"CREATE TABLE {name}.kept (id INT PRIMARY KEY)")
+    mariadb.restart()
+    with pytest.raises(pymysql.err.OperationalError, match="already exists"):
+        mariadb.execute(f"CREATE TABLE {name}.kept (id INT PRIMARY KEY)")
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+async def test_a_broker_killed_and_started_again_has_its_topics_and_address(rocketmq_short: RocketMQ) -> None:
+    from service.ports.messaging import TopicType
+
+    client = RemotingClient(RemotingOptions(timeout_s=15.0))
+    admin = BrokerAdmin(client, rocketmq_short.broker)
+    await admin.create_topic("kept", TopicType.DELAY, queues=1)
+    rocketmq_short.broker_process.kill()
+    rocketmq_short.start_broker()
+    assert (await admin.topics())["kept"].type == "DELAY"
+    await client.close()
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_missing_is_a_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "_which", lambda name: None)
+    with ExitStack() as stack, pytest.raises(pytest.fail.Exception, match=r"apt-get install redis-server"):
+        real_servers._started(stack, Redis)
+
+
+def test_missing_jars_are_a_failure_that_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(install, "ROOT", tmp_path)
+    monkeypatch.setattr(install, "CACHE", tmp_path / ".servers")
+    with ExitStack() as stack, pytest.raises(pytest.fail.Exception, match=r"python -m tests\.servers install"):
+        real_servers._started(stack, RocketMQ)
+
+
+def test_who_may_not_install_is_told_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(install, "CACHE", tmp_path)
+    monkeypatch.setattr(install, "_which", lambda name: None if name in {"java", "mvn"} else name)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(ServerFailed, match="'apt-get install maven openjdk-17-jre-headless' as root"):
+        install.install()
+
+
+def test_a_server_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None:
+    process = ServerProcess("short-lived", [sys.executable, "-c", "print('no such setting'); exit(3)"], tmp_path)
+    process.launch()
+    with pytest.raises(ServerFailed, match=r"(?s)ended with 3 before it answers.*no such setting"):
+        process.wait_until(lambda: False, "it answers", 20)
+    process.stop()
+
+
+def test_a_server_that_is_not_ready_in_time_is_a_failure(tmp_path: Path) -> None:
+    process = ServerProcess("slow", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    process.launch()
+    with pytest.raises(ServerFailed, match="not within 0 s: it answers"):
+        process.wait_until(lambda: False, "it answers", 0.2)
+    process.stop(0.5)
+    assert not process.running
+
+
+def test_ports_are_free_with_their_neighbours() -> None:
+    port = free_ports((-2, 0, 1))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        assert free_ports((-2, 0, 1)) != port
+
+
+# --- for a person -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str], set[int]]]:
+    """`python -m tests.servers up`, its settings, and the servers' processes; what they write goes into the folder."""
+    command = [sys.executable, "-m", "tests.servers", "up", "--json", "--only", "redis", "mariadb"]
+    env = {**os.environ, "TMPDIR": str(folder)}
+    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        settings = json.loads(process.stdout.readline())["settings"]
+        yield process, settings, descendants(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_servers_kept_up_for_a_person_say_where_they_are_and_go_with_their_command(
+    home: Path, signal_: signal.Signals
+) -> None:
+    with up(home) as (process, settings, servers):
+        assert sorted(settings) == ["DROPGATE_DATABASE_URL", "DROPGATE_REDIS_URL"]
+        assert all(map(answers, settings.values()))
+        assert len(servers) >= 2
+        process.send_signal(signal_)
+        assert process.wait(30) == (-signal.SIGKILL if signal_ is signal.SIGKILL else 0)
+        eventually(lambda: not any(map(is_alive, servers)), "the servers are gone")
+    if signal_ is not signal.SIGKILL:
+        assert list(home.glob("dropgate-*")) == []
