@@ -48,6 +48,8 @@ class BatchClaims:
     batch_id: BatchId
     claims: tuple[Claim, ...]
     older: bool
+    ordered: bool = False
+    """Some winner of it has its order: this is a second delivery, not a message without a record."""
 
 
 REASON_OF: dict[No, Reason] = {
@@ -183,7 +185,9 @@ def claims_of_stored(sale: Sale, slot: Slot, batch_id: BatchId, stored: StoredBa
             record = stored.winners.get(candidate.reservation_id)
             if record is not None and record.batch_id == batch_id and record.state is not RecordState.ENDED:
                 claims.append(_claim(stored.message, candidate, holds_redis=True, deadline_ms=None))
-    return BatchClaims(sale=sale, slot=slot, batch_id=batch_id, claims=tuple(claims), older=False)
+    records = () if stored is None else stored.winners.values()
+    ordered = any(record.state is RecordState.ORDERED for record in records)
+    return BatchClaims(sale=sale, slot=slot, batch_id=batch_id, claims=tuple(claims), older=False, ordered=ordered)
 
 
 def _claims_of_answers(batch: BatchMessage, answers: Mapping[ReservationId, ReserveAnswer]) -> list[Claim]:

@@ -106,6 +106,8 @@ class OrderIntake:
     async def _commit(self, ready: Sequence[BatchClaims], waiting: dict[BatchId, str]) -> Intake:
         empty = [claims for claims in ready if not claims.claims]
         for claims in empty:
+            if claims.ordered:
+                continue
             metrics.MESSAGES_WITHOUT_RECORD.inc()
             log(Action.MESSAGE_WITHOUT_RECORD, sale_id=claims.sale.id, batch_id=claims.batch_id)
         done = {claims.batch_id for claims in empty}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     reservation_id: ReservationId
     buyer_id: BuyerId
-    quantity: int
+    quantity: Annotated[int, msgspec.Meta(ge=1)]
     fingerprint: str
     coupon_code: str | None = None
     metadata: dict[str, str] | None = None
