@@ -93,7 +93,8 @@ def _print(report: Report, server: Server, *, as_json: bool) -> None:
     for problem in report.problems():
         say_error(f"✗ {problem}")
     say("✓ Balanced, and nobody was contradicted." if report.ok else "✗ NOT in order.")
-    say(f"\nDatabase, keys and log are in {server.home}\nTo go on from there, with its API and the ledger of the sale:  {command}")
+    say(f"\nDatabase, keys and log are in {server.home}")
+    say(f"To go on from there, with its API and ledger:  {command}")
 
 
 def register(app: typer.Typer) -> None:
