@@ -10,8 +10,9 @@ local META, STOCK, ADJUSTMENTS = unpack(KEYS)
 local EPOCH, ADJUSTMENT_ID, DELTA = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 --#include same_redis.lua
+--#include same_stock.lua
 
-local gone = lost()
+local gone = lost_stock()
 if gone then
   return gone
 end

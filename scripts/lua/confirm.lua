@@ -11,6 +11,7 @@ local META, STOCK, RECORDS, BUYERS, BODIES, PENDING, UNDELIVERED = unpack(KEYS)
 local EPOCH, effects = ARGV[1], cmsgpack.unpack(ARGV[2])
 
 --#include same_redis.lua
+--#include same_stock.lua
 --#include records.lua
 --#include effects.lua
 
@@ -18,4 +19,4 @@ local function leave_alone()
   return false
 end
 
-return lost() or apply(effects, leave_alone)
+return lost_stock() or apply(effects, leave_alone)

@@ -9,8 +9,9 @@ local META, STOCK, UNDELIVERED = unpack(KEYS)
 local EPOCH = ARGV[1]
 
 --#include same_redis.lua
+--#include same_stock.lua
 
-local gone = lost()
+local gone = lost_stock()
 if gone then
   return gone
 end

@@ -11,6 +11,7 @@ local META, STOCK, RECORDS, BUYERS, BODIES, PENDING, UNDELIVERED = unpack(KEYS)
 local EPOCH, OFFSET_MS, effects = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 
 --#include same_redis.lua
+--#include same_stock.lua
 --#include clock.lua
 --#include records.lua
 --#include effects.lua
@@ -23,4 +24,4 @@ local function write_ended(id, _, effect)
   return true
 end
 
-return lost() or apply(effects, write_ended)
+return lost_stock() or apply(effects, write_ended)

@@ -13,10 +13,11 @@ local EPOCH, LIMIT, candidates = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(ARG
 local ID, WHO, UNITS = 1, 2, 3
 
 --#include same_redis.lua
+--#include same_stock.lua
 --#include records.lua
 --#include refusals.lua
 
-local gone = lost()
+local gone = lost_stock()
 if gone then
   return gone
 end

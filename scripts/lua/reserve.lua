@@ -20,11 +20,12 @@ local ID, WHO, UNITS, BODY_HASH = 1, 2, 3, 4
 local DECIDED_AT, WINNERS, LOSERS = 1, 2, 3  -- a batch's record: losers are {id, word, id, word, ...}
 
 --#include same_redis.lua
+--#include same_stock.lua
 --#include clock.lua
 --#include records.lua
 --#include refusals.lua
 
-local gone = lost()
+local gone = lost_stock()
 if gone then
   return gone
 end

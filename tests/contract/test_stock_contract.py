@@ -550,8 +550,10 @@ async def test_a_load_that_meets_another_server_writes_nothing(stock: Stock, wro
     assert await stock.load_records(slot, other, [record]) == refusal
     assert await stock.load_stock(slot, other, available=5, buyer_units={BuyerId("x"): 1}, held=1) == refusal
     assert await stock.stamp(slot, other, now_ms=1) == refusal
+    await stock.load_stock(slot, server, available=0, buyer_units={}, held=0)
     await stock.stamp(slot, server, now_ms=1)
     assert (await count(stock, slot)).granted == 0
+    assert await stock.find(slot, [record.reservation_id]) == {}
 
 
 async def test_a_load_repeated_before_the_stamp_counts_once(stock: Stock) -> None:
