@@ -66,10 +66,11 @@ class Settings(BaseSettings):
     transaction_check_interval_s: float = Field(default=30.0, gt=0)
     transaction_check_max: int = Field(default=15, ge=1)
 
-    older_epoch_grace_s: float = Field(default=60.0, ge=0)
+    older_epoch_grace_s: float = Field(default=10.0, ge=0, le=60)
     """How long an older epoch's check-backs are answered UNKNOWN: winners' own messages come first (design §3.2)."""
-    drain_timeout_s: float = Field(default=10.0, ge=0)
-    """How long the leader waits for committed messages of an older epoch before it loads Redis again."""
+    drain_timeout_s: float = Field(default=45.0, ge=0)
+    """How long the leader waits for messages of an older epoch before it loads Redis again: the grace above, one check
+    interval of the broker, and the delivery."""
     sweep_interval_s: float = Field(default=1.0, gt=0, le=60)
     """How often each of the keeper's loops looks."""
     sweep_after_s: float = Field(default=15.0, gt=0)

@@ -168,7 +168,11 @@ class Attempt:
                 self._refuse_all(OutcomeUnknown())
                 return Verdict.ROLLBACK
             case Reserved(answers=answers):
-                await self._answer(batch, answers)
+                if self._tools.directory.still_sells(self._sale):
+                    await self._answer(batch, answers)
+                else:
+                    # This process slept during the call: the authority may have changed, and rows may say otherwise.
+                    self._refuse_all(OutcomeUnknown())
                 return verdict_of_answers(answers)
             case unreachable:
                 assert_never(unreachable)

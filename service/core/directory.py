@@ -61,6 +61,11 @@ class SaleDirectory:
             raise Unavailable("stock", "Redis is being rebuilt")
         return sale
 
+    def still_sells(self, sale: Sale) -> bool:
+        """Whether the view is fresh, and shows the authority and epoch that this sale was sold by."""
+        seen = self._sales.get(sale.id)
+        return self.is_fresh and seen is not None and (seen.authority, seen.epoch) == (sale.authority, sale.epoch)
+
     async def current(self, sale_id: SaleId) -> Sale:
         """The sale as its row is now: for whoever decides by authority and epoch rather than sells."""
         sale = await self._store.sale(sale_id)

@@ -164,7 +164,9 @@ class _Deciding:
             return
         self._rejected.append(new_order(self._sale, claim, Status.REJECTED, refused, self._now_ms))
         if claim.holds_redis:
-            self._owe(claim, Effect.WRITE_OFF if refused is Reason.SOLD_OUT else Effect.RETURN)
+            # Whatever the reason: units that SQL does not have must not be sold again by Redis.
+            short = claim.candidate.quantity > self._available
+            self._owe(claim, Effect.WRITE_OFF if short else Effect.RETURN)
 
     def decision(self) -> Decision:
         return Decision(

@@ -166,7 +166,7 @@ def sells_on_sql(sale: Sale, now_ms: int) -> bool:
     return sale.rules.on_redis_loss is OnRedisLoss.SQL and drained
 
 
-SQL_DRAIN_MS = 90_000
+SQL_DRAIN_MS = 45_000
 """How long older messages have the order transaction to themselves after a loss: 60 s of UNKNOWN (§3.2) and one check
 of 30 s."""
 

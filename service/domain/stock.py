@@ -175,7 +175,7 @@ class Adjusted:
 
 @dataclass(frozen=True, kw_only=True)
 class TooFewLeft:
-    """A decrease that the slot's available units cannot bear; nothing was written."""
+    """A decrease that the slot's available units could not bear when it was first asked for; no unit moved."""
 
     available: int
 

@@ -63,7 +63,7 @@ class Stock(Protocol):
         An id that the slot does not know is written `ended`: it can never win here any more."""
 
     async def adjust(self, slot: Slot, adjustment_id: str, delta: int) -> Adjusted | TooFewLeft | Lost:
-        """Change what the slot was granted, once an id."""
+        """Change what the slot was granted, once an id. A refusal is replayed too, as long as the epoch lasts."""
 
     async def count(self, slot: Slot) -> SlotCount | Lost:
         """Every term of the slot at one instant."""

@@ -437,9 +437,18 @@ async def test_an_adjustment_is_applied_once(stock: Stock, slot: Slot) -> None:
 async def test_a_decrease_takes_only_what_is_left(stock: Stock, slot: Slot) -> None:
     await reserve(stock, slot, candidate(slot, quantity=8), limit=8)
     assert await stock.adjust(slot, "less", -3) == TooFewLeft(available=2)
-    assert await stock.adjust(slot, "less", -2) == Adjusted()
+    assert await stock.adjust(slot, "less still", -2) == Adjusted()
     terms = await count(stock, slot)
     assert (terms.granted, terms.available) == (8, 0)
+
+
+async def test_a_refused_decrease_stays_refused_when_units_come_back(stock: Stock, slot: Slot) -> None:
+    it = candidate(slot, quantity=10)
+    await reserve(stock, slot, it, limit=10)
+    assert await stock.adjust(slot, "less", -1) == TooFewLeft(available=0)
+    await stock.end(slot, {it.reservation_id: Effect.RETURN})
+    assert await stock.adjust(slot, "less", -1) == TooFewLeft(available=10)
+    assert (await count(stock, slot)).granted == 10
 
 
 # --- older epochs -----------------------------------------------------------------------------------------------------

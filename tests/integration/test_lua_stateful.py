@@ -81,6 +81,7 @@ class Ledger:
     told: dict[BatchId, dict[ReservationId, str]] = field(default_factory=dict)
     fences: set[BatchId] = field(default_factory=set)
     adjusted: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
 
     def live(self) -> Iterator[Record]:
         return (it for it in self.records.values() if it.state is not ENDED)
@@ -271,7 +272,8 @@ class SlotMachine(RuleBasedStateMachine):
         reply = self.wait(self.stock.adjust(self.slot, name, delta))
         if name in self.ledger.adjusted:
             assert reply == Adjusted()
-        elif self.ledger.available + delta < 0:
+        elif name in self.ledger.refused or self.ledger.available + delta < 0:
+            self.ledger.refused.add(name)
             assert reply == TooFewLeft(available=self.ledger.available)
         else:
             assert reply == Adjusted()

@@ -43,6 +43,7 @@ class SlotState:
     batches: dict[BatchId, BatchState] = field(default_factory=dict)
     fences: set[BatchId] = field(default_factory=set)
     adjustments: set[str] = field(default_factory=set)
+    refused_adjustments: set[str] = field(default_factory=set)
 
     def units(self, state: RecordState) -> int:
         return sum(record.quantity for record in self.records.values() if record.state is state)

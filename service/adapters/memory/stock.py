@@ -156,7 +156,10 @@ class MemoryStock:
             return state
         if adjustment_id in state.adjustments:
             return Adjusted()
+        if adjustment_id in state.refused_adjustments:
+            return TooFewLeft(available=state.available)
         if state.available + delta < 0:
+            state.refused_adjustments.add(adjustment_id)
             return TooFewLeft(available=state.available)
         state.adjustments.add(adjustment_id)
         state.available += delta

@@ -30,10 +30,13 @@ async def take(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> Snap
 
 
 async def _settle(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> None:
-    """What older epochs owed to Redis is in the snapshot: as stock, or as an id that ended. It is not applied again."""
+    """What is owed to Redis up to this epoch is in the snapshot: as stock, or as an id that ended. Not applied again.
+
+    This epoch's too: what was committed while `loading`, before this lock was taken, owes in it.
+    """
     effect, adjustment = tables.owed_effects.c, tables.adjustments.c
-    effects = and_(effect.sale_id == sale_id, effect.epoch < epoch)
-    increases = and_(adjustment.sale_id == sale_id, adjustment.owed_epoch < epoch)
+    effects = and_(effect.sale_id == sale_id, effect.epoch <= epoch)
+    increases = and_(adjustment.sale_id == sale_id, adjustment.owed_epoch <= epoch)
     await connection.execute(delete(tables.owed_effects).where(effects))
     await connection.execute(update(tables.adjustments).where(increases).values(owed_epoch=None))
 
