@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -71,7 +74,7 @@ async def test_a_broker_killed_and_started_again_has_its_topics_and_address(rock
     admin = BrokerAdmin(client, rocketmq_short.broker)
     await admin.create_topic("kept", TopicType.DELAY, queues=1)
     rocketmq_short.broker_process.kill()
-    rocketmq_short.start_broker()
+    await asyncio.to_thread(rocketmq_short.start_broker)
     assert (await admin.topics())["kept"].type == "DELAY"
     await client.close()
 
@@ -106,6 +109,16 @@ def test_a_server_that_ends_at_once_shows_its_last_words(tmp_path: Path) -> None
     with pytest.raises(ServerFailed, match=r"(?s)ended with 3 before it answers.*no such setting"):
         process.wait_until(lambda: False, "it answers", 20)
     process.stop()
+
+
+def test_a_server_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    process = ServerProcess("long-lived", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    thread = threading.Thread(target=process.launch)
+    thread.start()
+    thread.join()
+    time.sleep(0.5)
+    assert process.running
+    process.kill()
 
 
 def test_a_server_that_is_not_ready_in_time_is_a_failure(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from service.adapters.redis import die_with_parent
@@ -16,6 +17,9 @@ from service.adapters.redis import die_with_parent
 LOG_TAIL = 30
 LOOK_S = 0.05
 STOP_DEADLINE_S = 20.0
+
+LAUNCHER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="servers")
+"""The kernel ends a server with the thread that started it (die_with_parent.py): this one lives as long as we do."""
 
 
 class ServerFailed(RuntimeError):
@@ -42,7 +46,10 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
-        """Begin it, from a thread that lives as long as it shall (die_with_parent.py), and wait for nothing."""
+        """Begin it, and wait for nothing."""
+        LAUNCHER.submit(self._spawn).result()
+
+    def _spawn(self) -> None:
         wrapper = [sys.executable, "-I", die_with_parent.__file__, str(os.getpid())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -8,9 +8,11 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
@@ -158,7 +160,7 @@ class RocketMQ:
     def _is_ready(self) -> bool:
         """In order of cost; what asks before the ports are open would only find them closed."""
         ports = map(_port, (self.broker, self.proxy, self.proxy_remoting))
-        return all(map(_accepts, ports)) and _speaks_http2(_port(self.proxy)) and asyncio.run(self._routes())
+        return all(map(_accepts, ports)) and _speaks_http2(_port(self.proxy)) and _answer_of(self._routes)
 
     async def _routes(self) -> bool:
         """A topic can be made, and the name server and the proxy both know where it is."""
@@ -202,6 +204,7 @@ class RocketMQ:
             "brokerId": "0",
             "brokerIP1": "127.0.0.1",
             "listenPort": str(_port(self.broker)),
+            "bindAddress": "127.0.0.1",
             "haListenPort": str(_port(self.broker) + 1),
             "namesrvAddr": self.name_server,
             "storePathRootDir": str(store),
@@ -228,6 +231,12 @@ class RocketMQ:
         path = self.folder / name
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return path
+
+
+def _answer_of(look: Callable[[], Coroutine[Any, Any, bool]]) -> bool:
+    """On a thread of its own: the caller may have a loop that runs."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(look())).result()
 
 
 def _yes(value: bool) -> str:
