@@ -16,9 +16,9 @@ class Verdict(StrEnum):
     UNKNOWN = "unknown"
 
 
-OLDER_EPOCH_GRACE_S = 60
-"""How long after an epoch change an older epoch's half message is answered UNKNOWN: winners' own messages come
-first."""
+OLDER_EPOCH_GRACE_S = 10
+"""How long after an epoch change an older epoch's half message is answered UNKNOWN: winners' own messages come first,
+and those that their senders commit are there within a second (design §3.2 allows 60 s at most)."""
 
 
 def verdict_of_answers(answers: dict[ReservationId, ReserveAnswer]) -> Verdict:
