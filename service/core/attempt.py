@@ -189,7 +189,7 @@ class Attempt:
                 self._answer_queued(batch, candidates[id_])
             else:
                 others[id_] = answer
-        losers = [id_ for id_, answer in others.items() if isinstance(answer, Refusal)]
+        losers = [id_ for id_, answer in others.items() if _lost(candidates[id_], answer)]
         log(
             Action.BATCH_DECIDED,
             sale_id=self._sale.id,
@@ -310,3 +310,14 @@ class Attempt:
         """Whoever has no answer yet hears this one."""
         for id_ in self._tickets:
             self._refuse(id_, OutcomeUnknown(id_) if isinstance(error, OutcomeUnknown) else error)
+
+
+def _lost(candidate: Candidate, answer: Known | Refusal) -> bool:
+    """Refused here; or its key was taken by another body, which stands: after a loss of Redis it must still do so."""
+    match answer:
+        case Refusal():
+            return True
+        case Known(record=record):
+            return record.fingerprint != candidate.fingerprint
+        case unreachable:
+            assert_never(unreachable)
