@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+import msgspec
+
 from service.core.directory import SaleDirectory
 from service.domain.batch import BatchMessage, Candidate
-from service.domain.ids import BatchId, ReservationId
+from service.domain.ids import BatchId, ReservationId, home_segment
 from service.domain.order import Claim
 from service.domain.reservation import Reason
 from service.domain.road import Meeting, meeting
 from service.domain.sale import Sale
 from service.domain.stock import (
     Batches,
-    Fenced,
     Known,
     LateRules,
     Lost,
@@ -44,7 +45,6 @@ class BatchClaims:
     """The claims of one batch under the authority and epoch that `sale` shows: void if the locked row shows others."""
 
     sale: Sale
-    slot: Slot
     batch_id: BatchId
     claims: tuple[Claim, ...]
     older: bool
@@ -95,16 +95,16 @@ class ClaimsFinder:
         for segment, ids in by_segment.items():
             slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)
             reply = await self._stock.batches(slot, ids)
-            found.update(await self._of_records(sale, slot, ids, reply))
+            found.update(await self._of_records(sale, ids, reply))
         return found
 
     async def _of_records(
-        self, sale: Sale, slot: Slot, ids: Sequence[BatchId], reply: Batches | Lost
+        self, sale: Sale, ids: Sequence[BatchId], reply: Batches | Lost
     ) -> dict[BatchId, BatchClaims | Waiting]:
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
             return dict.fromkeys(ids, Waiting(why="Redis is lost"))
-        return {id_: claims_of_stored(sale, slot, id_, reply.found.get(id_)) for id_ in ids}
+        return {id_: claims_of_stored(sale, id_, reply.found.get(id_)) for id_ in ids}
 
     # --- an older epoch's batch ---------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class ClaimsFinder:
         if deadline_ms is None:
             return Waiting(why=f"the end of epoch {batch.epoch} is not known")
         claims = [
-            _claim(batch, candidate, holds_redis=False, deadline_ms=deadline_ms) for candidate in batch.candidates
+            _claim(sale, batch, candidate, holds_redis=False, deadline_ms=deadline_ms) for candidate in batch.candidates
         ]
         return self._claims(sale, batch, claims)
 
@@ -125,35 +125,18 @@ class ClaimsFinder:
         remaining = await self._undecided(batch)
         if not remaining:
             return self._claims(sale, batch, ())
-        again = BatchMessage(
-            schema=batch.schema,
-            batch_id=batch.batch_id,
-            sale_id=batch.sale_id,
-            segment=batch.segment % sale.segments,
-            epoch=batch.epoch,
-            created_at_ms=batch.created_at_ms,
-            candidates=tuple(remaining),
-        )
-        slot = Slot(sale_id=sale.id, segment=again.segment, epoch=sale.epoch)
         late = LateRules(deadline_ms=deadline_ms)
-        reply = await self._stock.reserve(slot, again, sale.rules.limit_per_buyer, late)
-        return await self._reserved_again(sale, again, reply)
-
-    async def _reserved_again(
-        self, sale: Sale, batch: BatchMessage, reply: Reserved | Fenced | Lost
-    ) -> BatchClaims | Waiting:
-        match reply:
-            case Lost(found=found):
-                await self._directory.report_lost(sale, found)
+        claims: list[Claim] = []
+        for part in _by_home(sale, batch, remaining):
+            slot = Slot(sale_id=sale.id, segment=part.segment, epoch=sale.epoch)
+            reply = await self._stock.reserve(slot, part, sale.rules.limit_per_buyer, late)
+            if isinstance(reply, Lost):
+                await self._directory.report_lost(sale, reply.found)
                 return Waiting(why="Redis is lost")
-            case Fenced():
-                # No check-back of an older epoch asks Redis, so nobody fences it here; if it happened, it holds
-                # nothing.
-                return self._claims(sale, batch, ())
-            case Reserved(answers=answers):
-                return self._claims(sale, batch, _claims_of_answers(batch, answers))
-            case unreachable:
-                assert_never(unreachable)
+            # No check-back of an older epoch asks Redis, so nobody fences it here; if it happened, it holds nothing.
+            if isinstance(reply, Reserved):
+                claims += _claims_of_answers(sale, part, reply.answers)
+        return self._claims(sale, batch, claims)
 
     async def _undecided(self, batch: BatchMessage) -> list[Candidate]:
         ids = [candidate.reservation_id for candidate in batch.candidates]
@@ -172,11 +155,10 @@ class ClaimsFinder:
         return None if ended_at_ms is None else ended_at_ms + sale.rules.queue_deadline_s * 1000
 
     def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:
-        slot = Slot(sale_id=sale.id, segment=batch.segment % sale.segments, epoch=sale.epoch)
-        return BatchClaims(sale=sale, slot=slot, batch_id=batch.batch_id, claims=tuple(claims), older=True)
+        return BatchClaims(sale=sale, batch_id=batch.batch_id, claims=tuple(claims), older=True)
 
 
-def claims_of_stored(sale: Sale, slot: Slot, batch_id: BatchId, stored: StoredBatch | None) -> BatchClaims:
+def claims_of_stored(sale: Sale, batch_id: BatchId, stored: StoredBatch | None) -> BatchClaims:
     """The winners of a decided batch, from its stored body and its live records. None, fenced or all ended: no
     claims."""
     claims = []
@@ -184,21 +166,32 @@ def claims_of_stored(sale: Sale, slot: Slot, batch_id: BatchId, stored: StoredBa
         for candidate in stored.message.candidates:
             record = stored.winners.get(candidate.reservation_id)
             if record is not None and record.batch_id == batch_id and record.state is not RecordState.ENDED:
-                claims.append(_claim(stored.message, candidate, holds_redis=True, deadline_ms=None))
+                claims.append(_claim(sale, stored.message, candidate, holds_redis=True, deadline_ms=None))
     records = () if stored is None else stored.winners.values()
     ordered = any(record.state is RecordState.ORDERED for record in records)
-    return BatchClaims(sale=sale, slot=slot, batch_id=batch_id, claims=tuple(claims), older=False, ordered=ordered)
+    return BatchClaims(sale=sale, batch_id=batch_id, claims=tuple(claims), older=False, ordered=ordered)
 
 
-def _claims_of_answers(batch: BatchMessage, answers: Mapping[ReservationId, ReserveAnswer]) -> list[Claim]:
+def _by_home(sale: Sale, batch: BatchMessage, candidates: Sequence[Candidate]) -> list[BatchMessage]:
+    """The batch in parts, one for each home segment of this epoch: the count may have changed since its own."""
+    homes: dict[int, list[Candidate]] = {}
+    for candidate in candidates:
+        homes.setdefault(home_segment(candidate.reservation_id, sale.segments), []).append(candidate)
+    return [
+        msgspec.structs.replace(batch, segment=segment, candidates=tuple(of_home)) for segment, of_home in homes.items()
+    ]
+
+
+def _claims_of_answers(sale: Sale, batch: BatchMessage, answers: Mapping[ReservationId, ReserveAnswer]) -> list[Claim]:
     claims = []
     for candidate in batch.candidates:
         answer = answers.get(candidate.reservation_id)
         match answer:
             case Won():
-                claims.append(_claim(batch, candidate, holds_redis=True, deadline_ms=None))
+                claims.append(_claim(sale, batch, candidate, holds_redis=True, deadline_ms=None))
             case Refusal(no=no):
-                claims.append(_claim(batch, candidate, holds_redis=False, deadline_ms=None, rejected=REASON_OF[no]))
+                reason = REASON_OF[no]
+                claims.append(_claim(sale, batch, candidate, holds_redis=False, deadline_ms=None, rejected=reason))
             case Known() | None:
                 # Another batch decided this id, or it ended: that decision stands.
                 continue
@@ -208,6 +201,7 @@ def _claims_of_answers(batch: BatchMessage, answers: Mapping[ReservationId, Rese
 
 
 def _claim(
+    sale: Sale,
     batch: BatchMessage,
     candidate: Candidate,
     *,
@@ -218,7 +212,7 @@ def _claim(
     return Claim(
         candidate=candidate,
         batch_id=batch.batch_id,
-        segment=batch.segment,
+        segment=home_segment(candidate.reservation_id, sale.segments),
         created_at_ms=batch.created_at_ms,
         deadline_ms=deadline_ms,
         holds_redis=holds_redis,

@@ -250,7 +250,9 @@ async def give_back(
 
 
 def _owed(sale: Sale, order: Order, effect: Effect) -> Owed:
-    return Owed(reservation_id=order.id, sale_id=sale.id, segment=order.segment, epoch=sale.epoch, effect=effect)
+    """To the buyer's home of this epoch: the load put the order there, wherever its units came from at first."""
+    home = home_segment(order.id, sale.segments)
+    return Owed(reservation_id=order.id, sale_id=sale.id, segment=home, epoch=sale.epoch, effect=effect)
 
 
 def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reason, now_ms: int) -> Order:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from service.core.claims import BatchClaims, ClaimsFinder, Waiting
 from service.core.directory import SaleDirectory
-from service.core.order_transaction import Committed, OrderTransaction, owed_of
+from service.core.order_transaction import Committed, OrderTransaction
 from service.core.release import note_write_offs
 from service.core.timeouts import PaymentTimeouts
 from service.domain.batch import BatchMessage, decode_batch
 from service.domain.errors import NotFound, Permanent, StockUnavailable, Unavailable, UndecodableMessage
 from service.domain.ids import BatchId, ReservationId, SaleId
 from service.domain.order import Decision, Order
-from service.domain.stock import Effect, Lost
+from service.domain.stock import Effect, Lost, Slot
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import log, warn
@@ -158,17 +158,15 @@ class OrderIntake:
                 warn(Action.LOOP_FAILED, loop="after_commit", batch_id=batch.batch_id, error=str(error))
 
     async def _confirm(self, batch: BatchClaims, decision: Decision) -> None:
-        effects = _effects(batch, decision)
-        if not effects:
-            return
-        reply = await self._stock.confirm(batch.slot, batch.batch_id, effects)
-        if isinstance(reply, Lost):
-            await self._directory.report_lost(batch.sale, reply.found)
-            return
-        owed = owed_of(decision, batch)
-        if owed:
-            await self._orders.clear_owed(owed)
-            note_write_offs(batch.slot, owed, reply.changed)
+        for slot, effects in _effects(batch, decision).items():
+            reply = await self._stock.confirm(slot, batch.batch_id, effects)
+            if isinstance(reply, Lost):
+                await self._directory.report_lost(batch.sale, reply.found)
+                return
+            owed = [item for item in decision.owed if item.reservation_id in effects]
+            if owed:
+                await self._orders.clear_owed(owed)
+                note_write_offs(slot, owed, reply.changed)
 
 
 def _halves(batches: Sequence[BatchClaims]) -> tuple[list[BatchClaims], list[BatchClaims]] | None:
@@ -188,11 +186,16 @@ def _accepted_of(batch: BatchClaims, decision: Decision) -> list[Order]:
     return [order for order in decision.accepted if order.id in ids]
 
 
-def _effects(batch: BatchClaims, decision: Decision) -> dict[ReservationId, Effect]:
-    """What confirm.lua shall do with each unit that the slot holds for this batch."""
+def _effects(batch: BatchClaims, decision: Decision) -> dict[Slot, dict[ReservationId, Effect]]:
+    """What confirm.lua shall do with each unit that a slot holds for this batch."""
     owed = {item.reservation_id: item.effect for item in decision.owed}
-    held = [claim.candidate.reservation_id for claim in batch.claims if claim.holds_redis]
-    return {id_: owed.get(id_, Effect.KEEP) for id_ in held}
+    effects: dict[Slot, dict[ReservationId, Effect]] = {}
+    for claim in batch.claims:
+        if claim.holds_redis:
+            slot = Slot(sale_id=batch.sale.id, segment=claim.segment, epoch=batch.sale.epoch)
+            id_ = claim.candidate.reservation_id
+            effects.setdefault(slot, {})[id_] = owed.get(id_, Effect.KEEP)
+    return effects
 
 
 def _outcome(delivery: Delivery, batch: BatchMessage, intake: Intake) -> Outcome:

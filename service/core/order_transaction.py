@@ -10,7 +10,7 @@ from service.core.direct import write_accepted
 from service.core.payments import apply_payment
 from service.domain.event import event_of_order
 from service.domain.ids import BatchId, SaleId
-from service.domain.order import Claim, Decision, Order, Owed, decide_orders
+from service.domain.order import Claim, Decision, Order, decide_orders
 from service.domain.payment import PaymentOutcome
 from service.domain.sale import Sale
 from service.observability import metrics
@@ -120,9 +120,3 @@ def _note(committed: Committed) -> None:
                 rejected=len(decision.rejected),
                 existing=len(decision.existing),
             )
-
-
-def owed_of(decision: Decision, batch: BatchClaims) -> list[Owed]:
-    """What the decision owes Redis for the claims of one batch."""
-    ids = {claim.candidate.reservation_id for claim in batch.claims}
-    return [owed for owed in decision.owed if owed.reservation_id in ids]

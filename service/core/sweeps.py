@@ -99,7 +99,7 @@ class UndeliveredSweep:
         self._note_age(sale, reply)
         if not reply.found:
             return 0
-        claims = [claims_of_stored(sale, slot, id_, stored) for id_, stored in reply.found.items()]
+        claims = [claims_of_stored(sale, id_, stored) for id_, stored in reply.found.items()]
         intake = await self._intake.decide_stored(claims)
         await self._give_up_overdue(sale, [reply.found[id_] for id_ in intake.failed])
         return len(intake.done)
