@@ -97,7 +97,7 @@ COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(LOCK_VENV)/
 .PHONY: lock
 lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (LOCK_ARGS=--upgrade: the newest)
 	@echo "==> lock"
-	@$(COMPILE) pyproject.toml --extra mysql --group dev -o $(LOCKS)/dev.lock
+	@$(COMPILE) pyproject.toml --extra mysql --extra rocketmq5 --group dev -o $(LOCKS)/dev.lock
 	@$(COMPILE) pyproject.toml -c $(LOCKS)/dev.lock -o $(LOCKS)/base.lock
 	@$(COMPILE) --group pyproject.toml:build -c $(LOCKS)/dev.lock -o $(LOCKS)/build.lock
 	@! grep -nE '://|file:| @ |^-e|^[./]' $(LOCKS)/*.lock || { echo "A lock file has an address or a path in it." >&2; exit 1; }
