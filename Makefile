@@ -31,10 +31,13 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 
 # --- for changing it --------------------------------------------------------------------------------------------------
 
+# A fault test mostly waits for a time-out of somebody: more run side by side than there are cores.
+JOBS ?= 4
+
 .PHONY: test
 test: lint types layers server-needs ## all checks and all tests, also those that start real servers
 	@echo "==> tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev
