@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain import road
 from service.domain.ids import BuyerId, reservation_id
 from service.domain.sale import Authority, OnRedisLoss, Sale
 from service.domain.stock import Refusal, Reserved
@@ -190,8 +191,9 @@ async def test_a_refusal_is_not_final_while_an_older_candidate_may_win(stage: St
     await stage.quiet()
 
 
-async def test_a_loss_is_bridged_by_sql_where_the_sale_says_so(stage: Stage) -> None:
+async def test_a_loss_is_bridged_by_sql_where_the_sale_says_so(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """F44: forty sold by Redis, ten of them queued; SQL sells on; Redis comes back: a hundred in all."""
+    monkeypatch.setattr(road, "REDIS_AWAY_S", 0.5)
     process = await stage.process("order", "keeper")
     sale = await stage.sale(replace(rules(stock=100), on_redis_loss=OnRedisLoss.SQL))
     heard = list(await asyncio.gather(*[stage.reserve(f"redis-{number}") for number in range(30)]))
