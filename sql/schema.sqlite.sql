@@ -41,6 +41,7 @@ CREATE TABLE sale_epochs (
     sale_id VARCHAR(48) NOT NULL,
     epoch BIGINT NOT NULL,
     ended_at_ms BIGINT NOT NULL,
+    deadline_ms BIGINT NOT NULL,
     PRIMARY KEY (sale_id, epoch),
     FOREIGN KEY(sale_id) REFERENCES sales (id)
 );
@@ -163,6 +164,7 @@ CREATE TABLE adjustments (
     delta BIGINT NOT NULL,
     applied BOOLEAN NOT NULL,
     owed_epoch BIGINT,
+    owed_units BIGINT NOT NULL,
     at_ms BIGINT NOT NULL,
     PRIMARY KEY (id),
     FOREIGN KEY(sale_id) REFERENCES sales (id)

@@ -149,10 +149,8 @@ class ClaimsFinder:
         ]
 
     async def _deadline_ms(self, sale: Sale, batch: BatchMessage) -> int | None:
-        """Counted from the end of the candidate's own epoch (design §3.3)."""
-
-        ended_at_ms = await self._orders.epoch_end_ms(sale.id, batch.epoch)
-        return None if ended_at_ms is None else ended_at_ms + sale.rules.queue_deadline_s * 1000
+        """Of the candidate's own epoch, as it was when that ended (design §3.3): GET has said 404 by it."""
+        return await self._orders.epoch_deadline_ms(sale.id, batch.epoch)
 
     def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:
         return BatchClaims(sale=sale, batch_id=batch.batch_id, claims=tuple(claims), older=True)

@@ -122,20 +122,15 @@ class SaleService:
 
     async def change_rules(self, sale_id: SaleId, changes: Mapping[str, object], actor: str) -> Sale:
         """Window, limit, payment window and so on. Stock changes by `adjust` only."""
-        sale = await self.get(sale_id)
-        rules = replace(sale.rules, **changes)  # type: ignore[arg-type]  # api/bodies.py has checked names and types
-        if rules.opens_at_ms is not None and rules.closes_at_ms is not None and rules.closes_at_ms <= rules.opens_at_ms:
-            raise InvalidRequest("closes_at", "must be after opens_at")
-        if rules.limit_per_buyer < sale.rules.limit_per_buyer and sale.status not in {
-            SaleStatus.DRAFT,
-            SaleStatus.READY,
-        }:
-            raise InvalidRequest("limit_per_buyer", "only grows once the sale has opened: buyers may hold that many")
-        if rules.stock != sale.rules.stock:
-            raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")
-        await self._sales.update_rules(sale_id, rules, self._clock.now_ms())
+
+        def change(sale: Sale) -> SaleRules:
+            rules = replace(sale.rules, **changes)  # type: ignore[arg-type]  # api/bodies.py checked names and types
+            _check_change(sale, rules)
+            return rules
+
+        sale = await self._sales.change_rules(sale_id, change, self._clock.now_ms())
         await self._directory.refresh()
-        return await self._noted(await self.get(sale_id), "change_rules", actor)
+        return await self._noted(sale, "change_rules", actor)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -200,11 +195,18 @@ def is_warm(sale: Sale) -> bool:
     return sale.wants_redis and sale.authority is wanted and wanted_authority(sale) is wanted
 
 
+UNOPENED = frozenset({SaleStatus.DRAFT, SaleStatus.READY})
+"""Nobody was ever answered under the rules of such a sale. No sale comes back to it."""
+
+
 def _check_change(sale: Sale, rules: SaleRules) -> None:
+    """InvalidRequest where the new rules would contradict themselves, or what buyers have been told (I7)."""
     if rules.opens_at_ms is not None and rules.closes_at_ms is not None and rules.closes_at_ms <= rules.opens_at_ms:
         raise InvalidRequest("closes_at", "must be after opens_at")
-    unopened = {SaleStatus.DRAFT, SaleStatus.READY}
-    if rules.limit_per_buyer < sale.rules.limit_per_buyer and sale.status not in unopened:
+    if sale.status in UNOPENED:
+        return
+    for field in ("price", "currency"):
+        if getattr(rules, field) != getattr(sale.rules, field):
+            raise InvalidRequest(field, "is fixed once the sale has opened: buyers were told their amounts")
+    if rules.limit_per_buyer < sale.rules.limit_per_buyer:
         raise InvalidRequest("limit_per_buyer", "only grows once the sale has opened: buyers may hold that many")
-    if rules.stock != sale.rules.stock:
-        raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")

@@ -43,14 +43,22 @@ class StoredPayment:
 
 @dataclass(frozen=True, kw_only=True)
 class Adjustment:
-    """An operator's change of stock. `applied`: SQL has it. `owed_epoch`: an increase that Redis shall still get, and
-    only in this epoch (a later one was loaded with it); None: nothing is owed."""
+    """An operator's change of stock. `applied`: SQL has it. `owed_epoch`: Redis shall still get `owed_units`, and only
+    in this epoch (a later one was loaded with them); None: nothing is owed.
+
+    Withdrawn, because it was refused: `applied` with a delta of 0. What Redis had taken for it already is owed back.
+    """
 
     id: str
     sale_id: SaleId
     delta: int
     applied: bool
     owed_epoch: int | None
+    owed_units: int = 0
+
+    @property
+    def withdrawn(self) -> bool:
+        return self.applied and self.delta == 0
 
 
 class SaleTransaction(Protocol):
@@ -134,8 +142,9 @@ class OrderStore(Protocol):
     async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
         """Of one batch: ids whose row this batch made, and the losers of its decision row (None: there is none)."""
 
-    async def epoch_end_ms(self, sale_id: SaleId, epoch: int) -> int | None:
-        """When this epoch ended (UTC milliseconds); None: it has not, or never was."""
+    async def epoch_deadline_ms(self, sale_id: SaleId, epoch: int) -> int | None:
+        """Until when candidates of this epoch may become orders (UTC milliseconds): settled when it ended, whatever
+        the rules have become since. None: it has not ended, or never was."""
 
     async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
         """Unpaid orders whose time was over before this, oldest first."""
@@ -157,7 +166,10 @@ class OrderStore(Protocol):
         """Every SQL term of the ledger in one snapshot."""
 
     async def unfinished_adjustments(self, before_ms: int, limit: int) -> Sequence[Adjustment]:
-        """Last written before this, and not applied or with something owed to Redis."""
+        """Last written before this, and not applied or with something owed to Redis; oldest first."""
+
+    async def postpone_adjustments(self, ids: Sequence[str], at_ms: int) -> None:
+        """They could not be finished: behind those that were not tried yet."""
 
     async def close(self) -> None: ...
 
@@ -201,8 +213,10 @@ class SaleStore(Protocol):
     async def want_redis(self, sale_id: SaleId) -> None:
         """Warm: the leader shall take this sale to its wanted authority."""
 
-    async def update_rules(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> None:
-        """Other rules from now on. Stock is not among them: InvalidRequest, it is changed by an adjustment."""
+    async def change_rules(self, sale_id: SaleId, change: Callable[[Sale], SaleRules], now_ms: int) -> Sale:
+        """Other rules from now on; the sale with them. `change` makes them of the locked row: of two changes at a time
+        the second builds on the first, and what it checks stays so until this COMMIT. Stock is not among them:
+        InvalidRequest, it is changed by an adjustment."""
 
     async def report_lost(self, sale_id: SaleId, epoch: int, found: ServerIds, now_ms: int) -> bool:
         """Sticky, and only while the authority is `redis` in this epoch: True if it is the first report."""
@@ -215,9 +229,9 @@ class SaleStore(Protocol):
     ) -> Sale | None:
         """Compare-and-set on (authority, epoch), only while `leader` holds the lease. None: someone else was there.
 
-        The epoch grows as AUTHORITY_TRANSITIONS says; the end of the epoch left is recorded (`epoch_end_ms`).
-        Leaving `redis` after it sold moves `older_deadline_ms` to now + queue deadline. A report of loss is cleared
-        on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
+        The epoch grows as AUTHORITY_TRANSITIONS says; the epoch left gets its deadline, now + queue deadline
+        (`epoch_deadline_ms`); leaving `redis` after it sold moves `older_deadline_ms` to it. A report of loss is
+        cleared on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
         Arriving at `loading` takes over the segment count that the rules want.
         """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from sqlalchemy import text
@@ -14,7 +15,7 @@ from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, Not
 from service.domain.ids import SaleId
 from service.domain.order import Order, Owed, cancel
 from service.domain.reservation import Reason, Status
-from service.domain.sale import AUTHORITY_TRANSITIONS, Authority, SaleStatus, ServerIds
+from service.domain.sale import AUTHORITY_TRANSITIONS, Authority, Sale, SaleRules, SaleStatus, ServerIds
 from service.domain.stock import Effect, RecordState
 from service.ports.orders import LEADER_LEASE, Adjustment, ApiKey, SaleTransaction, StockMovement
 from tests.fixtures.sql import (
@@ -105,13 +106,39 @@ async def test_opening_under_redis_says_that_the_epoch_may_have_sold_before_it_c
 
 
 async def test_rules_change_but_stock_only_by_an_adjustment(stores: Stores) -> None:
-    await stores.sales.update_rules(SALE, rules(limit=3, segments=4), NOW)
+    changed = await stores.sales.change_rules(SALE, lambda _: rules(limit=3, segments=4), NOW)
     sale = await sale_now(stores)
     assert (sale.rules.limit_per_buyer, sale.rules.segments, sale.segments) == (3, 4, 1)
+    assert changed == sale
     with pytest.raises(InvalidRequest):
-        await stores.sales.update_rules(SALE, rules(stock=11), NOW)
+        await stores.sales.change_rules(SALE, lambda _: rules(stock=11), NOW)
     with pytest.raises(NotFound):
-        await stores.sales.update_rules(OTHER, rules(), NOW)
+        await stores.sales.change_rules(OTHER, lambda _: rules(), NOW)
+
+
+async def test_of_two_changes_of_the_rules_at_a_time_none_is_lost(rivals: tuple[Stores, Stores]) -> None:
+    first, second = rivals
+    await first.sales.create(OTHER, rules(), NOW)
+    changes = [
+        stores.sales.change_rules(OTHER, partial(_with_rule, field, value), NOW)
+        for stores, field, value in ((first, "price", 1), (second, "payment_window_s", 77), (first, "sku", "other"))
+    ]
+    await asyncio.gather(*changes)
+    found = (await sale_now(first, OTHER)).rules
+    assert (found.price, found.payment_window_s, found.sku) == (1, 77, "other")
+
+
+def _with_rule(field: str, value: object, sale: Sale) -> SaleRules:
+    return replace(sale.rules, **{field: value})  # type: ignore[arg-type]
+
+
+async def test_a_change_of_rules_that_refuses_changes_nothing(stores: Stores) -> None:
+    def refuse(sale: Sale) -> SaleRules:
+        raise InvalidRequest("price", "is fixed")
+
+    with pytest.raises(InvalidRequest, match="fixed"):
+        await stores.sales.change_rules(SALE, refuse, NOW)
+    assert (await sale_now(stores)).rules == rules()
 
 
 async def test_warm_is_remembered(stores: Stores) -> None:
@@ -131,8 +158,8 @@ async def test_the_epoch_grows_as_the_table_says(stores: Stores, before: Authori
     growth = AUTHORITY_TRANSITIONS[before, to]
     assert (arrived.authority, arrived.epoch) == (to, seen.epoch + growth)
     assert arrived.epoch_started_at_ms == (NOW + 7 if growth else NOW)
-    ends = await _epoch_ends(stores, seen.epoch)
-    assert ends == ({seen.epoch: NOW + 7} if growth else {})
+    deadlines = await _deadlines(stores, seen.epoch)
+    assert deadlines == ({seen.epoch: NOW + 600_007} if growth else {})
     assert await sale_now(stores) == arrived
 
 
@@ -192,14 +219,17 @@ async def test_leaving_redis_that_never_sold_leaves_no_deadline(stores: Stores) 
 async def test_a_later_shorter_deadline_does_not_cut_an_earlier_one(stores: Stores) -> None:
     await stores.sales.set_status(SALE, SaleStatus.DRAFT, SaleStatus.OPEN, NOW)
     await drive(stores, Authority.LOADING, Authority.REDIS, Authority.SQL)
-    await stores.sales.update_rules(SALE, rules(queue_deadline_s=1), NOW)
+    await stores.sales.change_rules(SALE, lambda _: rules(queue_deadline_s=1), NOW)
     left = await drive(stores, Authority.LOADING, Authority.REDIS, Authority.SQL)
     assert left.older_deadline_ms == NOW + 600_000
+    await stores.sales.change_rules(SALE, lambda _: rules(queue_deadline_s=9_000), NOW)
+    assert await _deadlines(stores, 2, 4) == {2: NOW + 600_000, 4: NOW + 1_000}, "an epoch that ended keeps its own"
+    assert (await sale_now(stores)).older_deadline_ms == NOW + 600_000
 
 
 async def test_the_segment_count_belongs_to_the_epoch(stores: Stores) -> None:
     await drive(stores, Authority.LOADING, Authority.REDIS)
-    await stores.sales.update_rules(SALE, rules(segments=4), NOW)
+    await stores.sales.change_rules(SALE, lambda _: rules(segments=4), NOW)
     assert (await sale_now(stores)).segments == 1
     assert (await drive(stores, Authority.SQL)).segments == 1
     assert (await drive(stores, Authority.LOADING)).segments == 4
@@ -407,9 +437,9 @@ async def test_a_file_without_tables_says_what_to_run(tmp_path_factory: pytest.T
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
-async def _epoch_ends(stores: Stores, *epochs: int) -> dict[int, int]:
-    found = {epoch: await stores.orders.epoch_end_ms(SALE, epoch) for epoch in epochs}
-    return {epoch: ended_ms for epoch, ended_ms in found.items() if ended_ms is not None}
+async def _deadlines(stores: Stores, *epochs: int) -> dict[int, int]:
+    found = {epoch: await stores.orders.epoch_deadline_ms(SALE, epoch) for epoch in epochs}
+    return {epoch: deadline_ms for epoch, deadline_ms in found.items() if deadline_ms is not None}
 
 
 async def _cancel(stores: Stores, order: Order) -> None:

@@ -32,10 +32,11 @@ async def change(
         return None
     if not await _leads(connection, leader, now_ms):
         return None
+    deadline_ms = now_ms + sale.rules.queue_deadline_s * 1000
     if growth:
-        end = {"sale_id": sale_id, "epoch": sale.epoch, "ended_at_ms": now_ms}
+        end = {"sale_id": sale_id, "epoch": sale.epoch, "ended_at_ms": now_ms, "deadline_ms": deadline_ms}
         await connection.execute(insert(tables.sale_epochs).values(**end))
-    values = _arrived(sale, to, sale.epoch + growth, now_ms)
+    values = _arrived(sale, to, sale.epoch + growth, now_ms, deadline_ms)
     await connection.execute(update(tables.sales).where(tables.sales.c.id == sale_id).values(**values))
     return await lock_sale(connection, sale_id)
 
@@ -48,7 +49,7 @@ async def _leads(connection: AsyncConnection, leader: str, now_ms: int) -> bool:
     return row is not None and row.owner == leader and row.expires_at_ms > now_ms
 
 
-def _arrived(sale: Sale, to: Authority, epoch: int, now_ms: int) -> Values:
+def _arrived(sale: Sale, to: Authority, epoch: int, now_ms: int, deadline_ms: int) -> Values:
     """The columns that change on the way from the sale's authority to `to`."""
     values: Values = {
         "authority": str(to),
@@ -63,6 +64,5 @@ def _arrived(sale: Sale, to: Authority, epoch: int, now_ms: int) -> Values:
     if to is Authority.LOADING:
         values["segments"] = sale.rules.segments
     if sale.authority is Authority.REDIS and sale.sold_in_epoch:
-        deadline = now_ms + sale.rules.queue_deadline_s * 1000
-        values["older_deadline_ms"] = max(deadline, sale.older_deadline_ms or 0)
+        values["older_deadline_ms"] = max(deadline_ms, sale.older_deadline_ms or 0)
     return values

@@ -79,11 +79,11 @@ class SqlOrderStore:
 
         return await transactions.read(self._database, work)
 
-    async def epoch_end_ms(self, sale_id: SaleId, epoch: int) -> int | None:
+    async def epoch_deadline_ms(self, sale_id: SaleId, epoch: int) -> int | None:
         ended = tables.sale_epochs.c
-        statement = select(ended.ended_at_ms).where(ended.sale_id == sale_id, ended.epoch == epoch)
+        statement = select(ended.deadline_ms).where(ended.sale_id == sale_id, ended.epoch == epoch)
         rows = await self._rows(statement)
-        return rows[0].ended_at_ms if rows else None
+        return rows[0].deadline_ms if rows else None
 
     async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
         row = tables.orders.c
@@ -160,6 +160,15 @@ class SqlOrderStore:
             select(tables.adjustments).where(unfinished, row.at_ms < before_ms).order_by(row.at_ms, row.id).limit(limit)
         )
         return [adjustment_of_row(row) for row in await self._rows(statement)]
+
+    async def postpone_adjustments(self, ids: Sequence[str], at_ms: int) -> None:
+        async def work(connection: AsyncConnection) -> None:
+            for chunk in chunks(ids):
+                these = tables.adjustments.c.id.in_(chunk)
+                await connection.execute(update(tables.adjustments).where(these).values(at_ms=at_ms))
+
+        if ids:
+            await transactions.write(self._database, work)
 
     async def close(self) -> None:
         await self._database.close()

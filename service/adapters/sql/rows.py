@@ -261,6 +261,7 @@ def adjustment_of_row(row: AnyRow) -> Adjustment:
         delta=row.delta,
         applied=row.applied,
         owed_epoch=row.owed_epoch,
+        owed_units=row.owed_units,
     )
 
 

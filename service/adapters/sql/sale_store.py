@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -79,14 +80,21 @@ class SqlSaleStore:
 
         await transactions.write(self._database, work)
 
-    async def update_rules(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> None:  # noqa: ARG002
-        async def work(connection: AsyncConnection) -> None:
+    async def change_rules(
+        self,
+        sale_id: SaleId,
+        change: Callable[[Sale], SaleRules],
+        now_ms: int,  # noqa: ARG002
+    ) -> Sale:
+        async def work(connection: AsyncConnection) -> Sale:
             sale = await _locked(connection, sale_id)
+            rules = change(sale)
             if rules.stock != sale.initial:
-                raise InvalidRequest("stock", "is changed by an adjustment")
+                raise InvalidRequest("stock", "changes by an adjustment, which the ledger can show")
             await _update(connection, sale_id, values_of_rules(rules))
+            return replace(sale, rules=rules)
 
-        await transactions.write(self._database, work)
+        return await transactions.write(self._database, work)
 
     async def report_lost(self, sale_id: SaleId, epoch: int, found: ServerIds, now_ms: int) -> bool:
         row = tables.sales.c

@@ -178,6 +178,7 @@ class SqlSaleTransaction(SqlPayments):
             "delta": adjustment.delta,
             "applied": adjustment.applied,
             "owed_epoch": adjustment.owed_epoch,
+            "owed_units": adjustment.owed_units,
             "at_ms": at_ms,
         }
         if before is None:

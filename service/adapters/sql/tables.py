@@ -88,6 +88,8 @@ sale_epochs = _table(
     _sale_id(primary_key=True),
     Column("epoch", BigInteger, primary_key=True, autoincrement=False),
     _time("ended_at_ms"),
+    # until when its candidates may become orders: settled when it ends, whatever the rules become
+    _time("deadline_ms"),
 )
 
 orders = _table(
@@ -204,6 +206,7 @@ adjustments = _table(
     Column("delta", BigInteger, nullable=False),
     _flag("applied"),
     Column("owed_epoch", BigInteger, nullable=True),
+    _units("owed_units"),
     _time("at_ms"),
     # the load of a sale
     Index("adjustments_by_sale", "sale_id"),

@@ -75,6 +75,7 @@ def sale_epochs() -> None:
         sa.Column("sale_id", bytewise(48), sa.ForeignKey("sales.id"), primary_key=True),
         sa.Column("epoch", sa.BigInteger(), primary_key=True, autoincrement=False),
         sa.Column("ended_at_ms", sa.BigInteger(), nullable=False),
+        sa.Column("deadline_ms", sa.BigInteger(), nullable=False),
         **INNODB,
     )
 
@@ -205,6 +206,7 @@ def adjustments() -> None:
         sa.Column("delta", sa.BigInteger(), nullable=False),
         sa.Column("applied", sa.Boolean(), nullable=False),
         sa.Column("owed_epoch", sa.BigInteger(), nullable=True),
+        sa.Column("owed_units", sa.BigInteger(), nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         **INNODB,
     )
