@@ -26,6 +26,11 @@ def open_transport(spec: str) -> Transport:
     match json.loads(spec):
         case {"transport": "embedded", "folder": folder, "settings": settings}:
             return EmbeddedTransport(Path(folder), SystemClock(), EmbeddedSettings(**settings))
+        case {"transport": "rocketmq5", "settings": settings}:
+            from service.adapters.rocketmq.grpc.settings import GrpcSettings
+            from service.adapters.rocketmq.grpc.transport import GrpcTransport
+
+            return GrpcTransport(GrpcSettings(**settings))
         case _:
             raise ValueError(spec)
 

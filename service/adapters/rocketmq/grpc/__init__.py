@@ -1,0 +1,19 @@
+"""The transport `rocketmq5`: RocketMQ 5 through the gRPC of its proxy, on rocketmq-python-client.
+
+transport   the port: producers, publisher, consumers, topics, backlog, discarded half messages
+producer    half message, the local transaction, its end; and plain publishing
+checks      check-backs: off the client's stream at once, answered on our event loop, each with a deadline
+consumer    one long poll at a time; what it brings is handed out as it is asked for
+session     keeps a client alive: opened by a deadline, probed, rebuilt when it has gone deaf
+link        one of the package's clients, and calls through it that can be awaited
+wire        requests and answers of the protocol
+topics      topics and groups: made and compared
+backlog     how much is in doubt and how much is undelivered
+discarded   half messages that the broker asks about no more, and how far they are dealt with
+sdk         the package itself, imported in one place
+settings    every bound, with its reason
+
+Threads: the package has one for its I/O and some timers, all daemons. What of it blocks (start-up, shutdown, a topic's
+first route) runs on threads of ours that nobody waits for beyond a deadline; everything else is awaited, and blocks no
+thread.
+"""

@@ -1,0 +1,299 @@
+"""One of the package's clients, and calls through it that can be awaited, each with a deadline.
+
+The package keeps the connection, the stream, routes and heartbeats. Its own send, commit, receive and ack block a
+thread each and hide the answer; what they are made of (`rpc_client`) hands out futures, and those are awaited here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
+
+from service.adapters.rocketmq.grpc import wire
+from service.adapters.rocketmq.grpc.sdk import (
+    ClientConfiguration,
+    Credentials,
+    FilterExpression,
+    Producer,
+    RpcClient,
+    RpcEndpoints,
+    RpcError,
+    SimpleConsumer,
+    definition,
+    protocol,
+)
+from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.grpc.wire import Subscriber
+from service.domain.errors import BrokerRefused, BrokerUnavailable
+
+GRACE_S = 0.5
+"""A call's own deadline comes first; this one is for a package that does not keep it."""
+
+Rpc = Literal[
+    "ack_message",
+    "change_invisible_duration",
+    "end_transaction",
+    "forward_message_to_dead_letter_queue",
+    "heartbeat",
+    "query_topic_route",
+    "send_message",
+]
+Asked = Callable[[RpcEndpoints, Any, str], None]
+"""A check-back: whom to answer, the half message, its transaction."""
+
+T = TypeVar("T")
+
+
+class _Hooks:
+    """What the package tells a subclass; all of it on a thread of the package's, so it is only passed on."""
+
+    link: Link
+
+    def reset_setting(self, settings: Any) -> None:
+        super().reset_setting(settings)  # type: ignore[misc]
+        self.link.pass_on(self.link.heard, RpcEndpoints(settings.access_point).facade)
+
+    def update_queue_selector(self, topic: str, route: Any) -> None:
+        super().update_queue_selector(topic, route)  # type: ignore[misc]
+        self.link.routes[topic] = route
+
+    def learn(self, topic: str) -> None:
+        """Blocks. From now on its route is kept, and a stream to each of its proxies is open."""
+        self._retrieve_topic_route_data(topic)  # type: ignore[attr-defined]
+
+
+class _Producer(_Hooks, Producer):  # type: ignore[misc]
+    def on_recover_orphaned_transaction_command(self, endpoints: Any, message: Any, transaction_id: str) -> None:
+        """Instead of the package's own: that one runs the callback on a single thread, where one that is slow holds up
+        all others and one that raises is lost; and it ends the transaction at once, also when the answer is not known,
+        after which the proxy has forgotten it."""
+        self.link.pass_on(self.link.asked, endpoints, message, transaction_id)
+
+
+class _Consumer(_Hooks, SimpleConsumer):  # type: ignore[misc]
+    pass
+
+
+class Link:
+    """Opened once, closed once; who wants another makes another."""
+
+    def __init__(
+        self,
+        settings: GrpcSettings,
+        *,
+        topics: Sequence[str],
+        subscriber: Subscriber | None = None,
+        asked: Asked | None = None,
+    ) -> None:
+        self.settings = settings
+        self.asked: Asked = asked or (lambda *_: None)
+        self.routes: dict[str, Any] = {}
+        self._topics = tuple(topics)
+        self._loop = asyncio.get_running_loop()
+        self.why_silent = "its route was not found"
+        """Why the last probe that failed did."""
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._client = self._make(subscriber)
+        self._client.link = self
+        producer = definition.ClientType.PRODUCER
+        self._heartbeat = (
+            subscriber.heartbeat(definition.ClientType.SIMPLE_CONSUMER)
+            if subscriber
+            else protocol.HeartbeatRequest(client_type=producer)
+        )
+
+    def _make(self, subscriber: Subscriber | None) -> Any:
+        configuration = ClientConfiguration(
+            self.settings.proxy,
+            Credentials(self.settings.access_key, self.settings.secret_key),
+            self.settings.namespace,
+            request_timeout=round(self.settings.call_timeout_s),
+        )
+        if subscriber is None:
+            return _Producer(configuration, self._topics, None, tls_enable=self.settings.tls)
+        return _Consumer(
+            configuration,
+            subscriber.group,
+            {subscriber.topic: FilterExpression()},
+            await_duration=round(self.settings.poll_s),
+            tls_enable=self.settings.tls,
+        )
+
+    # --- its life -----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Started, known to the proxies and registered there, so that check-backs come and the first receive finds its
+        settings. BrokerUnavailable: it was not, in time, and is abandoned. BrokerRefused: there is no such topic."""
+        try:
+            async with asyncio.timeout(self.settings.start_timeout_s):
+                await in_thread(self._client.startup, "rocketmq5: start")
+                for topic in self._topics:
+                    await self.learn(topic)
+                await self._until_heard()
+        except TimeoutError:
+            self.abandon()
+            why = f"no connection within {self.settings.start_timeout_s:g} s: {self.why_silent}"
+            raise BrokerUnavailable(self.settings.proxy, why) from None
+        except BaseException:
+            self.abandon()
+            raise
+
+    async def learn(self, topic: str) -> Sequence[Any]:
+        """The topic's queues. The package only says that it has no route: so the proxy is asked for its reason."""
+        if topic not in self.routes:
+            proxy = self._client.client_configuration.rpc_endpoints
+            answer = await self.call("query_topic_route", proxy, wire.route(topic, self.settings.namespace, proxy))
+            wire.check_status(answer.status, topic)
+            await in_thread(lambda: self._client.learn(topic), "rocketmq5: route")
+        route = self.routes.get(topic)
+        if route is None:
+            raise BrokerUnavailable(topic, "its route is not known")
+        return [queue for queue in route.message_queues if queue.is_master_broker()]
+
+    async def close(self) -> None:
+        """Takes leave of the broker, so that nothing is sent to who is gone. Bounded: what hangs is left behind."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.close_timeout_s):
+                await in_thread(self._shut_down, "rocketmq5: stop")
+
+    def abandon(self) -> None:
+        """Closed in its own time, if ever: nobody waits for it."""
+        threading.Thread(target=self._shut_down, name="rocketmq5: abandoned", daemon=True).start()
+
+    def _shut_down(self) -> None:
+        """One that has not come up has connections too."""
+        with suppress(Exception):
+            self._client.shutdown()
+        with suppress(Exception):
+            self._client.rpc_client.stop()
+
+    def pass_on(self, to: Callable[..., None], *arguments: object) -> None:
+        """From the package's threads to our event loop, which may be gone."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(to, *arguments)
+
+    # --- signs of life ------------------------------------------------------------------------------------------------
+
+    def endpoints(self) -> Sequence[RpcEndpoints]:
+        """Of all proxies that the routes name."""
+        return list(self._client.route_manager.get_all_endpoints().values())
+
+    async def probe(self) -> int:
+        """How many proxies gave a sign of life, each on the stream on which its check-backs would come."""
+        return sum(await asyncio.gather(*map(self._probe, self.endpoints())))
+
+    def heard(self, facade: str) -> None:
+        for waiter in self._waiting.pop(facade, []):
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _until_heard(self) -> None:
+        """The first write may meet a stream that is only being opened, or the package's own write."""
+        while self.endpoints() and not await self.probe():  # noqa: ASYNC110 - each turn asks
+            await asyncio.sleep(self.settings.attempt_pause_s)
+
+    async def _probe(self, endpoints: RpcEndpoints) -> bool:
+        """Our settings are sent and come back: the stream lives, and a proxy that was restarted knows us again. Then a
+        heartbeat: the broker knows us as one to ask, and to deliver to."""
+        waiter = self._loop.create_future()
+        self._waiting.setdefault(endpoints.facade, []).append(waiter)
+        within_s = self.settings.probe_timeout_s
+        try:
+            async with asyncio.timeout(within_s):
+                await self._result(self._on_io(lambda: self._write_settings(endpoints)), within_s)
+                await waiter
+                answer = await self.call("heartbeat", endpoints, self._heartbeat)
+            wire.check_status(answer.status, self.settings.proxy)
+        except TimeoutError:
+            self.why_silent = f"{endpoints} does not answer on its stream"
+            return False
+        except BrokerUnavailable as error:
+            self.why_silent = f"{endpoints}: {error.why}"
+            return False
+        return True
+
+    async def _write_settings(self, endpoints: RpcEndpoints) -> None:
+        """On the package's loop: there its channels belong."""
+        channel = self._client.rpc_client.retrieve_or_create_channel(endpoints)
+        await channel.telemetry_stream_stream_call.stream_write(self._client.sync_setting_req(endpoints))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    async def call(self, rpc: Rpc, endpoints: RpcEndpoints, request: Any, timeout_s: float | None = None) -> Any:
+        """The answer, whatever its status. BrokerUnavailable: none came."""
+        within_s = timeout_s or self.settings.call_timeout_s
+        method = getattr(self._client.rpc_client, f"{rpc}_async")
+        return await self._result(method(endpoints, request, self._client.sign(), timeout=within_s), within_s)
+
+    async def receive(self, endpoints: RpcEndpoints, request: Any, timeout_s: float) -> Sequence[Any]:
+        """A long poll's answers. Cancelled, it is cancelled at the proxy too, which gives back what it has popped."""
+        return await self._result(self._on_io(lambda: self._poll(endpoints, request, timeout_s)), timeout_s)
+
+    async def _poll(self, endpoints: RpcEndpoints, request: Any, timeout_s: float) -> Sequence[Any]:
+        stream = await self._client.rpc_client.receive_message(
+            endpoints, request, metadata=self._client.sign(), timeout=timeout_s
+        )
+        answers: list[Any] = []
+        try:
+            async for answer in stream:
+                answers.append(answer)  # noqa: PERF401 - what has come counts, also when the stream breaks
+        except RpcError:
+            if not any(answer.HasField("message") for answer in answers):
+                raise
+        except asyncio.CancelledError:
+            stream.cancel()
+            raise
+        return answers
+
+    def _on_io(self, work: Callable[[], Awaitable[T]]) -> Future[T]:
+        async def run() -> T:
+            return await work()
+
+        return asyncio.run_coroutine_threadsafe(run(), RpcClient.get_channel_io_loop())
+
+    async def _result(self, future: Future[T], within_s: float) -> T:
+        proxy = self.settings.proxy
+        try:
+            async with asyncio.timeout(within_s + GRACE_S):
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise BrokerUnavailable(proxy, f"no answer within {within_s:g} s") from None
+        except RpcError as error:
+            raise BrokerUnavailable(proxy, f"{error.code().name}: {error.details()}") from error
+        except asyncio.CancelledError:
+            # A client that is closed cancels its calls, and this arrives as a cancellation of ours, which it is not.
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            raise BrokerUnavailable(proxy, "the client was closed meanwhile") from None
+        except Exception as error:  # the package raises bare ones: "RpcClient is not running."
+            raise BrokerUnavailable(proxy, repr(error)) from error
+
+
+async def in_thread(work: Callable[[], T], name: str) -> T:
+    """Work that blocks, on a daemon thread: whoever stops waiting leaves it behind, and it keeps no process alive."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_: Callable[[Any], None], value: object) -> None:
+        if not done.done():
+            set_(value)
+
+    def run() -> None:
+        try:
+            outcome: tuple[Callable[[Any], None], object] = (done.set_result, work())
+        except Exception as error:  # noqa: BLE001 - handed over, whatever it is
+            outcome = (done.set_exception, error)
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        return await done
+    except (BrokerRefused, BrokerUnavailable, asyncio.CancelledError):
+        raise
+    except Exception as error:  # the package's: bare ones too
+        raise BrokerUnavailable("rocketmq5", repr(error)) from error

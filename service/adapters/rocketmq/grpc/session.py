@@ -1,0 +1,101 @@
+"""Keeps one client alive: opened by a deadline, asked for a sign of life, replaced when it has gone deaf.
+
+The package writes its settings every 300 s and repairs its stream only then: after a restart of the proxy it would hear
+of no check-back, and receive nothing, for up to five minutes (F07). A connection that is black-holed it never gives up
+(F47). Here both end within `deaf_after_s`, a probe and a connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from service.adapters.rocketmq.grpc.link import Link
+from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.domain.errors import BrokerUnavailable
+from service.observability.actions import Action
+from service.observability.log import log, warn
+
+
+class Session:
+    """`link` may be another one at every use: ask for it each time."""
+
+    def __init__(self, name: str, make: Callable[[], Link], settings: GrpcSettings) -> None:
+        self.name = name
+        self._make = make
+        self._settings = settings
+        self._link: Link | None = None
+        self._heard_s = 0.0
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @property
+    def link(self) -> Link:
+        if self._link is None:
+            raise BrokerUnavailable(self._settings.proxy, "not connected")
+        return self._link
+
+    @property
+    def is_heard(self) -> bool:
+        """It gave a sign of life lately."""
+        return self._link is not None and self._silent_s() < self._settings.deaf_after_s
+
+    async def open(self) -> None:
+        """BrokerUnavailable or BrokerRefused: it is not open, and has to be opened again."""
+        self._link = await self._opened()
+        self._heard()
+
+    async def keep(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.probe_every_s)
+            alive, known = await self.link.probe(), len(self.link.endpoints())
+            if alive == known:
+                self._heard()
+            elif self._silent_s() >= self._settings.deaf_after_s:
+                await self._replace(alive)
+
+    async def close(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    async def _opened(self) -> Link:
+        link = self._make()
+        await link.open()
+        return link
+
+    async def _replace(self, alive: int) -> None:
+        """The old one stays in use until there is one that hears more: of several proxies one may be away for good."""
+        silent = f"no sign of life for {self._silent_s():.1f} s, so another client: {self.link.why_silent}"
+        warn(Action.LOOP_FAILED, loop=self.name, why=silent)
+        fresh = await self._opened_at_last()
+        if await fresh.probe() > alive:
+            old, self._link = self.link, fresh
+            log(Action.STARTED, loop=self.name, silent_s=round(self._silent_s(), 1))
+        else:
+            old = fresh
+        self._leave(old)
+        self._heard()
+
+    async def _opened_at_last(self) -> Link:
+        """However long that takes. BrokerRefused too: a broker that comes back may not know its topics at once."""
+        while True:
+            try:
+                return await self._opened()
+            except BrokerUnavailable as error:
+                warn(Action.LOOP_FAILED, loop=self.name, why=error.why)
+            await asyncio.sleep(self._settings.reconnect_every_s)
+
+    def _leave(self, old: Link) -> None:
+        """Its calls in flight end with it, so that nobody waits on a dead connection."""
+        task = asyncio.create_task(old.close(), name=f"{self.name}: leave")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _heard(self) -> None:
+        self._heard_s = asyncio.get_running_loop().time()
+
+    def _silent_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._heard_s

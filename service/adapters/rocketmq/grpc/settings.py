@@ -1,0 +1,116 @@
+"""Every bound of the gRPC transport, with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NAMESPACE_END = "%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrpcSettings:
+    proxy: str
+    """host:port of the proxy's gRPC side; several, for the same cluster, with `;` between."""
+
+    name_servers: str
+    """host:port;host:port: topics, groups, lag and discarded half messages are asked of the brokers themselves."""
+
+    prefix: str = "dropgate"
+    """Of our topics: the discarded half messages of all of a cluster lie in one topic, and others' are not ours."""
+
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    namespace: str = ""
+    tls: bool = False
+    """To the proxy."""
+
+    admin_tls: bool = False
+    """To name servers and brokers."""
+
+    tls_ca: Path | None = None
+    """Who signed their certificates. None: whom this machine trusts."""
+
+    start_timeout_s: float = 8.0
+    """A client that is not connected, known and registered by then is abandoned: the package itself would wait for
+    ever. Three calls of `call_timeout_s` fit, as a rule they take 0.1 s."""
+
+    call_timeout_s: float = 3.0
+    """One call to the proxy; a half message with all its attempts. The callers of a reservation wait 8 s in all."""
+
+    attempts: int = 3
+    """Of a send, on another broker where there are several. A half message that is stored twice is harmless: record
+    and fence go by the batch's id, and the check-back ends the copy that nobody ends."""
+
+    attempt_pause_s: float = 0.1
+    """Before the second attempt; double before the third: a connection that was reset is there again by then."""
+
+    sends_in_flight_max: int = 16
+    """Messages of one `publish` that are sent side by side."""
+
+    probe_every_s: float = 2.0
+    """How often each client is asked for a sign of life on the stream on which check-backs travel."""
+
+    probe_timeout_s: float = 3.0
+    """Silence this long is one failed probe."""
+
+    deaf_after_s: float = 5.0
+    """Without a sign of life for this long the client is replaced. With the probe's period and the time to connect,
+    a proxy that is back is used again within 12 s (`start_timeout_s` aside: it answers, so that takes 0.2 s)."""
+
+    reconnect_every_s: float = 1.0
+    """Between two attempts to replace a client."""
+
+    check_deadline_s: float = 5.0
+    """A check-back without an answer by then is UNKNOWN: the broker asks again. The proxy remembers a question for
+    30 s; an answer that comes later is void."""
+
+    check_age_max_s: float = 20.0
+    """A question that has waited this long for its turn is not asked any more: it would be answered in vain."""
+
+    checks_in_flight_max: int = 32
+    """Questions open at once: enough that a few slow ones do not hold up the others, few enough that the stores behind
+    the answers are not flooded after an outage."""
+
+    checks_waiting_max: int = 10_000
+    """Beyond it questions are dropped, to be asked again: a flood must not become our memory."""
+
+    poll_s: float = 5.0
+    """One long poll. The proxy allows no shorter one, and takes up to 20 s."""
+
+    poll_pause_s: float = 0.5
+    """After a poll that failed."""
+
+    stale_margin_s: float = 2.0
+    """What was fetched and not handed out until this long before its invisible time ends is dropped: it comes again."""
+
+    queues: int = 8
+    """Of a topic that `create_topics` makes, on each broker. A FIFO topic is worked on in as many groups at once."""
+
+    admin_timeout_s: float = 1.5
+    """One admin request: the broker answers in milliseconds, and `/readyz` waits 2 s."""
+
+    close_timeout_s: float = 3.0
+    """For transactions under way at `close`, and again for taking leave of the broker."""
+
+    discarded_scan_max: int = 2_000
+    """Discarded messages looked through in one listing, ours or not: 63 pulls."""
+
+    scan_pulls_max: int = 64
+    """Pulls to see which half messages have ended. One holds some thousands of ends; what is beyond counts as open."""
+
+    half_scan_max: int = 256
+    """So many half messages are looked at, to tell ours from others': 8 pulls. Above it they are only counted."""
+
+    def __post_init__(self) -> None:
+        if self.check_deadline_s >= self.check_age_max_s:
+            raise ValueError("check_deadline_s must be below check_age_max_s")
+        if min(self.attempts, self.queues, self.checks_in_flight_max) < 1:
+            raise ValueError("attempts, queues and checks_in_flight_max must be at least 1")
+
+    def full(self, name: str) -> str:
+        """A topic's or group's name at the broker, which keeps the namespace in it."""
+        return f"{self.namespace}{NAMESPACE_END}{name}" if self.namespace else name
+
+    def short(self, name: str) -> str:
+        return name.removeprefix(f"{self.namespace}{NAMESPACE_END}") if self.namespace else name

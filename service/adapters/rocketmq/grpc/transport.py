@@ -1,0 +1,236 @@
+"""RocketMQ 5 behind the port: clients through the proxy, and the remoting client for what an operator does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import Sequence
+
+from service.adapters.rocketmq.grpc import wire
+from service.adapters.rocketmq.grpc.backlog import BacklogDesk
+from service.adapters.rocketmq.grpc.checks import CheckDesk
+from service.adapters.rocketmq.grpc.consumer import GrpcConsumer
+from service.adapters.rocketmq.grpc.discarded import DiscardedDesk
+from service.adapters.rocketmq.grpc.link import Asked, Link
+from service.adapters.rocketmq.grpc.producer import GrpcProducer, GrpcPublisher
+from service.adapters.rocketmq.grpc.sdk import RpcClient
+from service.adapters.rocketmq.grpc.session import Session
+from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.grpc.topics import TopicDesk
+from service.adapters.rocketmq.grpc.wire import Subscriber
+from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions, host_and_port
+from service.adapters.rocketmq.remoting.cluster import Cluster
+from service.adapters.rocketmq.remoting.signing import Credentials
+from service.domain.errors import BrokerRefused, BrokerUnavailable, CannotStart
+from service.ports.messaging import (
+    Backlog,
+    CheckBack,
+    Consumer,
+    DiscardedHalf,
+    Publisher,
+    Topic,
+    TopicType,
+    TransactionalProducer,
+)
+
+LOOK_MAX = 1000
+"""Discarded half messages that one look returns at most: a page, not the topic."""
+GRPC_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+"""The package hands no certificates to gRPC, which then looks here."""
+
+
+class GrpcTransport:
+    """Start it in the process that uses it: threads and connections do not survive a fork."""
+
+    def __init__(self, settings: GrpcSettings) -> None:
+        self._settings = settings
+        self._pid: int | None = None
+        self._client = RemotingClient(_remoting_options(settings))
+        self._cluster = Cluster(self._client, settings.name_servers)
+        self._topics = TopicDesk(self._client, self._cluster, settings)
+        self._backlog = BacklogDesk(self._client, self._cluster, settings)
+        self._discarded = DiscardedDesk(self._client, self._cluster, self._topics, settings)
+        self._sessions: dict[Session, asyncio.Task[None]] = {}
+        self._producers: dict[str, GrpcProducer] = {}
+        self._consumers: list[GrpcConsumer] = []
+        self._publishing: Session | None = None
+        self._opening = asyncio.Lock()
+        self._failed: asyncio.Future[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Connects to nothing yet: a broker that is away is said by `missing`, and by what asks for a client."""
+        _refuse_a_fork()
+        if self._settings.tls_ca is not None:
+            os.environ[GRPC_ROOTS] = str(self._settings.tls_ca)
+        self._pid = os.getpid()
+        self._failed = asyncio.get_running_loop().create_future()
+        self._tasks = [asyncio.create_task(self._watch(self._failed), name="rocketmq5: watch")]
+
+    def background(self) -> Sequence[asyncio.Task[None]]:
+        """One for all clients, also for those to come: it ends when the keeper of one does."""
+        return tuple(self._tasks)
+
+    async def close(self) -> None:
+        """Consumers, then what is under way, then the clients; each within its bound."""
+        await asyncio.gather(*(consumer.close() for consumer in self._consumers))
+        await asyncio.gather(*(producer.close() for producer in self._producers.values()))
+        tasks = [*self._sessions.values(), *self._tasks]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.gather(*(session.close() for session in self._sessions))
+        await self._client.close()
+
+    # --- the port -----------------------------------------------------------------------------------------------------
+
+    async def producer(self, topic: str, check_back: CheckBack) -> TransactionalProducer:
+        """It is registered when this returns: the proxy has its settings, the broker its heartbeat (F06)."""
+        self._require_own_process()
+        async with self._opening:
+            known = self._producers.get(topic)
+            if known is not None:
+                known.desk.check_back = check_back
+                return known
+            desk = CheckDesk(check_back, self._settings)
+            session = await self._session(f"rocketmq5: producer of {topic}", [topic], asked=desk.asked)
+            desk.answer_through(session)
+            await self._require_type(session, topic, TopicType.TRANSACTION)
+            producer = self._producers[topic] = GrpcProducer(topic, session, desk, self._settings)
+            return producer
+
+    def publisher(self) -> Publisher:
+        return GrpcPublisher(self._publisher_session, self._settings)
+
+    async def consumer(self, topic: str, group: str, *, invisible_s: float) -> Consumer:
+        self._require_own_process()
+        subscriber = Subscriber(topic=topic, group=group, namespace=self._settings.namespace)
+        session = await self._session(f"rocketmq5: consumer {group}", [topic], subscriber=subscriber)
+        try:
+            await self._topics.require_group(topic, group)
+            fifo = TopicType.FIFO.value in await self._types(session, topic)
+        except BrokerUnavailable:
+            await self._drop(session)
+            raise
+        consumer = GrpcConsumer(session, subscriber, self._settings, invisible_s=invisible_s, fifo=fifo)
+        self._consumers.append(consumer)
+        return consumer
+
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        await self._topics.create(topics)
+
+    async def missing(self, topics: Sequence[Topic]) -> Sequence[str]:
+        proxy, rest = await asyncio.gather(self._proxy_is_missing(), self._topics_are_missing(topics))
+        return [*proxy, *rest]
+
+    async def backlog(self, topic: str, group: str) -> Backlog:
+        return await self._backlog.look(topic, group)
+
+    async def discarded(self, limit: int = LOOK_MAX) -> Sequence[DiscardedHalf]:
+        return await self._discarded.look(min(limit, LOOK_MAX))
+
+    async def forget_discarded(self, message_id: str) -> None:
+        await self._discarded.forget(message_id)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    async def _session(
+        self, name: str, topics: Sequence[str], *, subscriber: Subscriber | None = None, asked: Asked | None = None
+    ) -> Session:
+        def make() -> Link:
+            return Link(self._settings, topics=topics, subscriber=subscriber, asked=asked)
+
+        session = Session(name, make, self._settings)
+        await session.open()
+        keeper = asyncio.create_task(session.keep(), name=name)
+        keeper.add_done_callback(self._keeper_ended)
+        self._sessions[session] = keeper
+        return session
+
+    async def _drop(self, session: Session) -> None:
+        self._sessions.pop(session).cancel()
+        await session.close()
+
+    async def _publisher_session(self) -> Session:
+        self._require_own_process()
+        async with self._opening:
+            if self._publishing is None:
+                self._publishing = await self._session("rocketmq5: publisher", [])
+            return self._publishing
+
+    async def _require_type(self, session: Session, topic: str, type_: TopicType) -> None:
+        types = await self._types(session, topic)
+        if type_.value not in types:
+            await self._drop(session)
+            raise BrokerRefused(topic, f"the topic is of type {', '.join(sorted(types))}, not {type_}")
+
+    async def _types(self, session: Session, topic: str) -> frozenset[str]:
+        return wire.types_of(await session.link.learn(topic))
+
+    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
+        if keeper.cancelled() or self._failed is None or self._failed.done():
+            return
+        self._failed.set_exception(keeper.exception() or AssertionError("a client's keeper ended by itself"))
+
+    async def _watch(self, failed: asyncio.Future[None]) -> None:
+        await failed
+
+    def _require_own_process(self) -> None:
+        if self._pid != os.getpid():
+            raise CannotStart(
+                "rocketmq5",
+                f"started in process {self._pid} and used in process {os.getpid()}: start it after the fork",
+            )
+
+    # --- what is missing ----------------------------------------------------------------------------------------------
+
+    async def _proxy_is_missing(self) -> Sequence[str]:
+        """By the clients' signs of life; where there is no client yet, by a connection."""
+        proxy = self._settings.proxy
+        remedy = "look whether it runs, and at DROPGATE_BROKER_URL"
+        if self._sessions:
+            heard = all(session.is_heard for session in self._sessions)
+            return [] if heard else [f"the proxy at {proxy} gives no sign of life: {remedy}"]
+        connects = await asyncio.gather(*map(self._connects, proxy.split(";")))
+        return [] if any(connects) else [f"the proxy at {proxy} cannot be reached: {remedy}"]
+
+    async def _connects(self, address: str) -> bool:
+        try:
+            host, port = host_and_port(address)
+            async with asyncio.timeout(self._settings.admin_timeout_s):
+                _, writer = await asyncio.open_connection(host, port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
+
+    async def _topics_are_missing(self, topics: Sequence[Topic]) -> Sequence[str]:
+        """Within the time of one admin request, as `/readyz` waits no longer."""
+        name_servers = self._settings.name_servers
+        remedy = "look whether it runs, and at DROPGATE_ROCKETMQ_NAMESERVER"
+        try:
+            async with asyncio.timeout(self._settings.admin_timeout_s):
+                return await self._topics.not_as_wanted(topics)
+        except TimeoutError:
+            return [f"RocketMQ behind the name server {name_servers} does not answer: {remedy}"]
+        except BrokerUnavailable as error:
+            said = f"{error.what}: {error.why}"
+            return [f"RocketMQ behind the name server {name_servers} cannot be asked ({said}): {remedy}"]
+
+
+def _refuse_a_fork() -> None:
+    """The package keeps one I/O thread in a process. After a fork the child sees it, but it does not run: every call
+    would wait for ever (F49)."""
+    thread = RpcClient._io_loop_thread
+    if thread is not None and not thread.is_alive():
+        raise CannotStart("rocketmq5", "the client was used before this process was forked: start it after the fork")
+
+
+def _remoting_options(settings: GrpcSettings) -> RemotingOptions:
+    credentials = None
+    if settings.access_key:
+        credentials = Credentials(access_key=settings.access_key, secret_key=settings.secret_key)
+    tls = ssl.create_default_context(cafile=settings.tls_ca) if settings.admin_tls else None
+    return RemotingOptions(timeout_s=settings.admin_timeout_s, tls=tls, credentials=credentials)
