@@ -90,6 +90,11 @@ class Settings(BaseSettings):
     log_json: bool = True
     log_level: str = "INFO"
 
+    @property
+    def in_doubt_max_s(self) -> float:
+        """I5: this long after all components are back, nothing may be in doubt."""
+        return 60 + 2 * self.transaction_check_interval_s
+
     @field_validator("payment_secrets", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:

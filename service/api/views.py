@@ -102,7 +102,8 @@ class SegmentView(View, frozen=True, kw_only=True):
 
 
 class LedgerView(View, frozen=True, kw_only=True):
-    """Every term of the conservation of stock and money. `quiet`: nothing is under way; `problems`: what is broken."""
+    """Every term of the conservation of stock and money. `quiet`: nothing is `under_way`, a sentence each; `problems`:
+    what is broken."""
 
     sale_id: str
     authority: str
@@ -111,6 +112,7 @@ class LedgerView(View, frozen=True, kw_only=True):
     segments: list[SegmentView]
     balanced: bool
     quiet: bool
+    under_way: list[str]
     problems: list[str]
 
 
@@ -198,6 +200,7 @@ def ledger_view(ledger: Ledger) -> LedgerView:
         ],
         balanced=ledger.balanced,
         quiet=ledger.quiet,
+        under_way=list(ledger.under_way()),
         problems=list(ledger.problems()),
     )
 

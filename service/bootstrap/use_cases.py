@@ -73,7 +73,9 @@ class UseCases:
             adjusting=self.adjusting,
             clock=clock,
         )
-        self.ledgers = LedgerService(self.directory, sales, orders, stock)
+        self.ledgers = LedgerService(
+            self.directory, sales, orders, stock, clock, in_doubt_max_s=settings.in_doubt_max_s
+        )
         self.readiness = Readiness(
             directory=self.directory,
             sales=sales,

@@ -27,7 +27,7 @@ def audit(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check I1-I4 and I6: exit code 0 if every sale balances, 1 if not."""
+    """Check I1-I6: exit code 0 if every sale balances and nothing is under way any more, 1 if not."""
 
     async def work(services: OperatorServices) -> Sequence[Ledger]:
         async def look() -> Sequence[Ledger]:
@@ -37,12 +37,12 @@ def audit(
 
     ledgers = with_operator(home, work)
     balanced = all(ledger.balanced for ledger in ledgers)
+    quiet = all(ledger.quiet for ledger in ledgers)
     if as_json:
-        quiet = all(ledger.quiet for ledger in ledgers)
         print_json({"balanced": balanced, "quiet": quiet, "sales": [ledger_view(ledger) for ledger in ledgers]})
     else:
         _print(ledgers)
-    raise typer.Exit(0 if balanced else 1)
+    raise typer.Exit(0 if balanced and quiet else 1)
 
 
 async def until_quiet(look: Look, wait_s: float, pause_s: float) -> Sequence[Ledger]:
@@ -76,9 +76,15 @@ def print_ledger(ledger: Ledger) -> None:
     console().print(table(title, ("", "in", "what must hold", "units", "ok"), rows))
     for problem in ledger.problems():
         say(f"✗ {problem}")
-    if not ledger.quiet:
-        say("– Reservations are under way: rows marked – can be compared once the sale is quiet.")
-    say(f"{'✓ Balanced' if ledger.balanced else '✗ NOT balanced'}: {ledger.sale_id}")
+    for sentence in ledger.under_way():
+        say(f"– Under way: {sentence}")
+    say(f"{_verdict(ledger)}: {ledger.sale_id}")
+
+
+def _verdict(ledger: Ledger) -> str:
+    if not ledger.balanced:
+        return "✗ NOT balanced"
+    return "✓ Balanced" if ledger.quiet else "– NOT known: rows marked – can be compared once nothing is under way"
 
 
 def register(app: typer.Typer) -> None:

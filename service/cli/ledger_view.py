@@ -34,7 +34,7 @@ def rows_of(ledger: Ledger) -> tuple[Row, ...]:
     for segment, slot in ledger.slots.items():
         rows += _slot_rows(f"Redis {segment}", slot)
     if ledger.slots:
-        rows.append(_both(ledger, slots))
+        rows += [_in_doubt(ledger, slots), _both(ledger, slots)]
     return (*rows, *_money(ledger.sql))
 
 
@@ -46,6 +46,7 @@ def ledger_view(ledger: Ledger) -> dict[str, object]:
         "epoch": ledger.epoch,
         "balanced": ledger.balanced,
         "quiet": ledger.quiet,
+        "under_way": list(ledger.under_way()),
         "problems": list(ledger.problems()),
         "sql": asdict(ledger.sql),
         "slots": {str(segment): None if slot is None else asdict(slot) for segment, slot in ledger.slots.items()},
@@ -97,6 +98,19 @@ def _slot_rows(where: str, slot: SlotCount | None) -> Iterator[Row]:
     )
     yield _at_most("I2", where, "held ≤ granted", slot.held, slot.granted)
     yield _equal("I3", where, "buyers' units = held", slot.buyers_units, slot.held)
+
+
+def _in_doubt(ledger: Ledger, slots: list[SlotCount]) -> Row:
+    """I5. Within the time that a batch may take it is neither right nor wrong."""
+    waiting = sum(slot.undelivered_batches for slot in slots)
+    settled = True if waiting == 0 and len(slots) == len(ledger.slots) else None
+    return Row(
+        invariant="I5",
+        where="Redis",
+        what="decided batches without orders = 0",
+        figures=f"{waiting:,} = 0",
+        ok=False if ledger.overdue_s else settled,
+    )
 
 
 def _both(ledger: Ledger, slots: list[SlotCount]) -> Row:

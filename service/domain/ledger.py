@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from service.domain.ids import SaleId
 from service.domain.stock import SlotCount
@@ -10,7 +11,8 @@ from service.domain.stock import SlotCount
 
 @dataclass(frozen=True, kw_only=True)
 class SqlTerms:
-    """Units in SQL at one instant. `moved` is the sum of the stock_movements ledger; it must equal `available`."""
+    """Units in SQL at one instant. `moved` is the sum of the stock_movements ledger; it must equal `available`.
+    `adjusting` counts the adjustments that are not finished."""
 
     initial: int
     adjusted: int
@@ -23,6 +25,7 @@ class SqlTerms:
     buyers_units: int
     buyers_over_limit: int
     owed: int
+    adjusting: int
     payments_succeeded: int
     payments_applied: int
     payments_waiting: int
@@ -32,14 +35,19 @@ class SqlTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """I1-I4 and I6 of one sale. `slots` is empty where Redis does not decide; None in it: a slot that is lost or
-    away."""
+    """I1-I6 of one sale. `slots` is empty where Redis does not decide; None in it: a slot that is lost or away.
+
+    `wanted` is the authority that the sale is on its way to. `overdue_s`: by segment, the age of the oldest batch that
+    has had no orders for longer than I5 allows.
+    """
 
     sale_id: SaleId
     authority: str
     epoch: int
     sql: SqlTerms
     slots: dict[int, SlotCount | None]
+    wanted: str | None = None
+    overdue_s: dict[int, int] = field(default_factory=dict)
 
     @property
     def live_sql(self) -> int:
@@ -86,13 +94,39 @@ class Ledger:
                 problems.append(f"I1: segment {segment} cannot be read")
             else:
                 problems += [f"segment {segment}: {problem}" for problem in _slot_checks(slot)]
+        problems += [
+            f"I5: segment {segment} has had a batch without orders for {age_s} s"
+            for segment, age_s in sorted(self.overdue_s.items())
+        ]
         return problems + self._across()
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way: no queued unit, no batch without orders, no owed effect, no waiting payment."""
-        moving = sum(slot.queued + slot.undelivered_batches for slot in self.slots.values() if slot is not None)
-        return moving == 0 and self.sql.owed == 0 and self.sql.payments_waiting == 0
+        """Nothing is under way, so that everything could be compared."""
+        return not self.under_way()
+
+    def under_way(self) -> tuple[str, ...]:
+        """What is not at its end yet, a sentence each."""
+        return tuple(self._under_way())
+
+    def _under_way(self) -> Iterator[str]:
+        slots = [slot for slot in self.slots.values() if slot is not None]
+        counts = [
+            (sum(slot.queued for slot in slots), "unit is queued", "units are queued"),
+            (
+                sum(slot.undelivered_batches for slot in slots),
+                "batch is decided and has no orders yet",
+                "batches are decided and have no orders yet",
+            ),
+            (self.sql.owed, "effect is owed to Redis", "effects are owed to Redis"),
+            (self.sql.payments_waiting, "payment waits for its order", "payments wait for their orders"),
+            (self.sql.adjusting, "adjustment is not finished", "adjustments are not finished"),
+        ]
+        for count, one, many in counts:
+            if count:
+                yield f"{count:,} {one if count == 1 else many}"
+        if self.wanted is not None and self.wanted != self.authority:
+            yield f"the sale is on its way from {self.authority} to {self.wanted}"
 
     def _across(self) -> list[str]:
         """Both stores together. They are read one after the other, so only a quiet sale can be compared to the unit."""

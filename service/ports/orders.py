@@ -231,8 +231,8 @@ class SaleStore(Protocol):
 
         The epoch grows as AUTHORITY_TRANSITIONS says; the epoch left gets its deadline, now + queue deadline
         (`epoch_deadline_ms`); leaving `redis` after it sold moves `older_deadline_ms` to it. A report of loss is
-        cleared on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears it.
-        Arriving at `loading` takes over the segment count that the rules want.
+        cleared on the way. Arriving at `redis` with the status `open` sets `sold_in_epoch`; every other arrival clears
+        it. Arriving at `loading` takes over the segment count that the rules want.
         """
 
     async def snapshot(self, sale_id: SaleId, epoch: int) -> Snapshot | None:

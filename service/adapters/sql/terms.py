@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, false, func, select
+from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables
@@ -37,6 +37,7 @@ async def of_sale(connection: AsyncConnection, sale_id: SaleId) -> SqlTerms:
         moved=await _moved(connection, sale_id),
         **counters,
         owed=await _owed(connection, sale_id, row.epoch),
+        adjusting=await _adjusting(connection, sale_id),
         **money,
     )
 
@@ -72,6 +73,12 @@ async def _owed(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> int
     row = tables.owed_effects.c
     statement = select(func.count()).select_from(tables.owed_effects)
     return await _number(connection, statement.where(row.sale_id == sale_id, row.epoch == epoch))
+
+
+async def _adjusting(connection: AsyncConnection, sale_id: SaleId) -> int:
+    row = tables.adjustments.c
+    unfinished = or_(row.applied == false(), row.owed_epoch.is_not(None))
+    return await _number(connection, _count(row.id, row.sale_id == sale_id, unfinished))
 
 
 async def _money(connection: AsyncConnection, sale_id: SaleId) -> dict[str, int]:

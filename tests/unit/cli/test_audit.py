@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -18,7 +19,7 @@ def test_a_balanced_sale_exits_0_and_marks_every_row(dropgate):
     assert result.exit_code == 0
     assert "✓ Balanced" in result.stdout
     assert "✗" not in result.stdout
-    for invariant in ("I1", "I2", "I3", "I4", "I6"):
+    for invariant in ("I1", "I2", "I3", "I4", "I5", "I6"):
         assert invariant in result.stdout
 
 
@@ -29,7 +30,7 @@ def test_json_has_every_term_and_the_verdict(dropgate):
     (sale,) = found["sales"]
     assert sale["sql"]["paid"] == 60
     assert sale["slots"]["0"]["granted"] == 100
-    assert {check["invariant"] for check in sale["checks"]} >= {"I1", "I2", "I3", "I4", "I6"}
+    assert {check["invariant"] for check in sale["checks"]} >= {"I1", "I2", "I3", "I4", "I5", "I6"}
     assert all(check["ok"] for check in sale["checks"])
 
 
@@ -95,6 +96,47 @@ def looking(looks: list[list[Ledger]]) -> tuple[Look, list[int]]:
         return looks.pop(0) if len(looks) > 1 else looks[0]
 
     return look, calls
+
+
+@pytest.mark.parametrize(
+    ("sql", "slot", "sentence"),
+    [
+        ({}, {"queued": 10, "ordered": 60}, "10 units are queued"),
+        ({}, {"undelivered_batches": 1}, "1 batch is decided and has no orders yet"),
+        ({"owed": 2}, {}, "2 effects are owed to Redis"),
+        ({"payments_waiting": 1, "payments_succeeded": 62}, {}, "1 payment waits for its order"),
+        ({"adjusting": 1}, {}, "1 adjustment is not finished"),
+    ],
+)
+def test_what_is_still_under_way_after_the_wait_exits_1_and_is_said(dropgate, bootstrap, sql, slot, sentence):
+    """It has not looked: the stores could not be compared to the unit."""
+    bootstrap.ledgers.looks = [[a_ledger(sql=sql, slot=slot)]]
+    result = dropgate("audit", "--wait", "0")
+    assert result.exit_code == 1
+    assert f"– Under way: {sentence}" in result.stdout
+    assert "NOT known" in result.stdout
+    assert "✓ Balanced" not in result.stdout
+    as_json = dropgate("audit", "--wait", "0", "--json")
+    assert as_json.exit_code == 1
+    found = json.loads(as_json.stdout)
+    assert (found["balanced"], found["quiet"]) == (True, False)
+    assert found["sales"][0]["under_way"] == [sentence]
+
+
+def test_a_sale_on_its_way_to_another_authority_is_not_audited_yet(dropgate, bootstrap):
+    bootstrap.ledgers.looks = [[replace(a_ledger(), authority="sql", wanted="redis", slots={})]]
+    result = dropgate("audit", "--wait", "0")
+    assert result.exit_code == 1
+    assert "on its way from sql to redis" in result.stdout
+
+
+def test_a_batch_that_is_in_doubt_for_too_long_breaks_i5(dropgate, bootstrap):
+    overdue = replace(a_ledger(slot={"undelivered_batches": 1}), overdue_s={0: 300})
+    bootstrap.ledgers.looks = [[overdue]]
+    result = dropgate("audit", "--wait", "0")
+    assert result.exit_code == 1
+    assert "I5: segment 0 has had a batch without orders for 300 s" in result.stdout
+    assert [row.ok for row in rows_of(overdue) if row.invariant == "I5"] == [False]
 
 
 async def test_it_waits_until_nothing_is_under_way():
