@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from consumers.loop import take_turns
-from service.core.authority import Leadership
+from service.core.leadership import Leadership
 from service.core.outbox import EVENTS_A_TURN, OutboxRelay
 from service.ports.clock import Clock
 

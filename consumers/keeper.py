@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from consumers.loop import Turn, take_turns
-from service.core.authority import Leadership
+from service.core.leadership import Leadership
 from service.observability.actions import Action
 from service.observability.log import log
 from service.ports.clock import Clock
@@ -14,12 +15,13 @@ from service.ports.clock import Clock
 
 @dataclass(frozen=True, kw_only=True)
 class KeeperLoop:
-    """`full`: a turn that did so much is followed by the next at once."""
+    """`full`: a turn that did so much is followed by the next at once. `close`: ends what its turns left under way."""
 
     name: str
     turn: Turn
     interval_s: float
     full: int | None = None
+    close: Callable[[], Awaitable[None]] | None = None
 
 
 async def run(loops: list[KeeperLoop], leadership: Leadership, *, stop: asyncio.Event, clock: Clock) -> None:
@@ -40,6 +42,9 @@ async def run(loops: list[KeeperLoop], leadership: Leadership, *, stop: asyncio.
                     name=f"keeper:{loop.name}",
                 )
     finally:
+        for loop in loops:
+            if loop.close is not None:
+                await loop.close()
         await leadership.release()
 
 

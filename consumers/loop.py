@@ -1,8 +1,10 @@
 """The two shapes of a background loop: one that takes turns, one that consumes. Both are bounded, watched and
 stoppable.
 
-What a store or the broker cannot answer is logged and tried again; anything else is a bug and ends the process (its
-supervisor starts a new one): a loop that is dead and silent is the worst of all states.
+What Dropgate raises on purpose is logged, counted and tried again: a store that is away comes back, and the one row
+that SQL refuses would be met again by the next process, while everything else waits. Only what says that this process
+cannot do its work as it was set up, and what nobody has foreseen, ends it (its supervisor starts a new one): a loop
+that is dead and silent is the worst of all states.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
-from service.domain.errors import InDoubt
+from service.domain.errors import CannotStart, DropgateError, InDoubt, SettingRefused
 from service.observability import metrics
 from service.observability.actions import Action
+from service.observability.log import error as log_error
 from service.observability.log import log, warn
 from service.ports.clock import Clock
 from service.ports.messaging import Consumer, Dead, Delivery, Done, Outcome, RetryAfter
@@ -47,9 +50,12 @@ async def _one_turn(name: str, turn: Turn) -> int | None:
     began_s = time.monotonic()
     try:
         done = await turn()
-    except InDoubt as error:
+    except (CannotStart, SettingRefused):
+        raise
+    except DropgateError as error:
         metrics.LOOP_FAILURES.labels(name).inc()
-        warn(Action.LOOP_FAILED, loop=name, error=str(error))
+        say = warn if isinstance(error, InDoubt) else log_error
+        say(Action.LOOP_FAILED, loop=name, error=str(error))
         return None
     metrics.LOOP_SECONDS.labels(name).observe(time.monotonic() - began_s)
     metrics.LOOP_SUCCESS.labels(name).set_to_current_time()
@@ -92,7 +98,7 @@ async def _settle(group: str, consumer: Consumer, delivery: Delivery, outcome: O
         metrics.DEAD.labels(group).inc()
     try:
         await consumer.settle(delivery, outcome)
-    except InDoubt as error:
+    except DropgateError as error:
         # It comes again, and is met by its rows.
         warn(Action.LOOP_FAILED, loop=group, message_id=delivery.message_id, error=str(error))
 

@@ -75,6 +75,9 @@ class Settings(BaseSettings):
     """How often each of the keeper's loops looks."""
     sweep_after_s: float = Field(default=15.0, gt=0)
     """A decided batch without orders is older than this before the keeper takes it: its own message comes first."""
+    retention_days: int = Field(default=7, ge=1, le=3_650)
+    """After so many days sent events leave the outbox, and the losers of its batches a settled sale. The books (orders,
+    money, audit, the ledger) stay."""
     stop_timeout_s: float = Field(default=10.0, gt=0, le=300)
     """From SIGTERM to the end of the process."""
 

@@ -42,9 +42,13 @@ CREATE TABLE sale_epochs (
     epoch BIGINT NOT NULL,
     ended_at_ms BIGINT NOT NULL,
     deadline_ms BIGINT NOT NULL,
+    segments INTEGER NOT NULL,
+    unlink_at_ms BIGINT,
     PRIMARY KEY (sale_id, epoch),
     FOREIGN KEY(sale_id) REFERENCES sales (id)
 );
+
+CREATE INDEX sale_epochs_by_unlink ON sale_epochs (unlink_at_ms);
 
 CREATE TABLE orders (
     id VARCHAR(96) NOT NULL,
@@ -95,6 +99,8 @@ CREATE TABLE batch_decisions (
     PRIMARY KEY (batch_id),
     FOREIGN KEY(sale_id) REFERENCES sales (id)
 );
+
+CREATE INDEX batch_decisions_by_sale ON batch_decisions (sale_id);
 
 CREATE TABLE outbox (
     seq INTEGER NOT NULL,

@@ -15,12 +15,14 @@ from service.adapters.redis.server import EmbeddedRedis, url_of
 from service.adapters.redis.stock import RedisStock
 from service.adapters.sql.database import Database, DatabaseOptions
 from service.adapters.sql.order_store import SqlOrderStore
+from service.adapters.sql.retention import SqlRetention
 from service.adapters.sql.sale_store import SqlSaleStore
 from service.adapters.system_clock import SystemClock
 from service.domain.errors import SettingRefused
 from service.ports.clock import Clock
 from service.ports.messaging import Transport
 from service.ports.orders import OrderStore, SaleStore
+from service.ports.retention import Retention
 from service.ports.stock import Stock
 from service.settings import Settings
 
@@ -35,6 +37,7 @@ class Adapters:
     sales: SaleStore
     stock: Stock
     transport: Transport
+    retention: Retention
     background: Sequence[asyncio.Task[None]] = ()
     """Tasks that work as long as the adapters are open. One that ends earlier is a fault: the process must stop."""
 
@@ -59,6 +62,7 @@ async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterat
             sales=SqlSaleStore(database),
             stock=stock,
             transport=transport,
+            retention=SqlRetention(database),
             background=(*tending, *transport.background()),
         )
 

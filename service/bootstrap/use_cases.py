@@ -11,14 +11,16 @@ from service.api.services import ApiServices
 from service.bootstrap.adapters import Adapters
 from service.core.adjusting import FINISH_A_TURN, Adjusting
 from service.core.attempt import AttemptTools
-from service.core.authority import AuthorityRoad, Drain, Leadership
+from service.core.authority import AuthorityRoad
 from service.core.batching import BatchLimits
 from service.core.check_back import CheckBacks
 from service.core.claims import ClaimsFinder
 from service.core.direct import DirectSelling
 from service.core.directory import REFRESH_S, SaleDirectory
+from service.core.drain import Drain
 from service.core.ending import EndingService
 from service.core.keys import KeyService
+from service.core.leadership import Leadership
 from service.core.ledger import LedgerService
 from service.core.load import Loader
 from service.core.order_intake import OrderIntake
@@ -29,6 +31,8 @@ from service.core.registration import RegisteredProducer
 from service.core.release import Releases
 from service.core.reservations import ReservationReader
 from service.core.reserve import ReserveService
+from service.core.retention import INTERVAL_S as RETENTION_INTERVAL_S
+from service.core.retention import ROWS_A_TURN, RetentionSweep
 from service.core.sales import SaleService
 from service.core.sweeps import (
     BATCHES_A_TURN,
@@ -44,6 +48,7 @@ from service.core.sweeps import (
 )
 from service.core.timeouts import PaymentTimeouts
 from service.core.topics import Topics
+from service.core.unlinking import EPOCHS_A_TURN, UnlinkSweep
 from service.settings import Settings
 
 
@@ -149,17 +154,21 @@ class UseCases:
         waiting = WaitingPaymentsSweep(
             directory=self.directory, orders=orders, payments=self.payments, reader=self.reader, clock=clock
         )
-        expiry, owed = ExpirySweep(orders, self.endings, clock), OwedSweep(orders, self.releases)
+        expiry, owed = ExpirySweep(orders, self.endings, clock), OwedSweep(orders, self.releases, clock)
         discarded = DiscardedSweep(self.adapters.transport, self.checks, self.intake)
+        unlink = UnlinkSweep(self.adapters.sales, self.adapters.stock, clock)
+        retention = RetentionSweep(self.adapters.retention, clock, days=settings.retention_days)
         road = self._road(settings)
         return [
-            KeeperLoop(name="authority", turn=road.turn, interval_s=min(REFRESH_S, interval_s)),
+            KeeperLoop(name="authority", turn=road.turn, interval_s=min(REFRESH_S, interval_s), close=road.close),
             KeeperLoop(name="expiry", turn=expiry.turn, interval_s=interval_s, full=ORDERS_A_TURN),
             KeeperLoop(name="owed", turn=owed.turn, interval_s=interval_s, full=OWED_A_TURN),
             KeeperLoop(name="undelivered", turn=undelivered.turn, interval_s=interval_s, full=BATCHES_A_TURN),
             KeeperLoop(name="discarded", turn=discarded.turn, interval_s=interval_s, full=DISCARDED_A_TURN),
             KeeperLoop(name="payments", turn=waiting.turn, interval_s=interval_s, full=PAYMENTS_A_TURN),
             KeeperLoop(name="adjustments", turn=self.adjusting.turn, interval_s=interval_s, full=FINISH_A_TURN),
+            KeeperLoop(name="unlink", turn=unlink.turn, interval_s=interval_s, full=EPOCHS_A_TURN),
+            KeeperLoop(name="retention", turn=retention.turn, interval_s=RETENTION_INTERVAL_S, full=ROWS_A_TURN),
         ]
 
     def _road(self, settings: Settings) -> AuthorityRoad:

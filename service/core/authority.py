@@ -6,49 +6,40 @@ import asyncio
 from collections.abc import Sequence
 from typing import assert_never
 
+from service.core.apart import AT_ONCE, note_failure
+from service.core.drain import Drain
 from service.core.load import Loader
-from service.domain.errors import StockUnavailable, Unavailable
+from service.domain.errors import DropgateError, StockUnavailable, Unavailable
 from service.domain.ids import SaleId
 from service.domain.road import Health, Step, next_step, wanted_authority
-from service.domain.sale import Authority, Sale
-from service.domain.stock import Lost, Slot
+from service.domain.sale import Authority, Sale, ServerIds
+from service.domain.stock import Lost, Slot, slots_of
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import log, warn
 from service.ports.clock import Clock
-from service.ports.messaging import Topic, Transport
-from service.ports.orders import LEADER_LEASE, SaleStore
+from service.ports.orders import SaleStore
 from service.ports.stock import Stock
 
-
-class Drain:
-    """Whether older messages have had their turn with the order transaction: they come before new buyers."""
-
-    def __init__(self, transport: Transport, order: Topic, clock: Clock, *, timeout_s: float) -> None:
-        self._transport = transport
-        self._order = order
-        self._clock = clock
-        self._timeout_ms = int(timeout_s * 1000)
-
-    async def is_over(self, sale: Sale) -> bool:
-        if sale.authority is not Authority.SQL or sale.older_deadline_ms is None:
-            return True
-        if self._clock.now_ms() >= sale.epoch_started_at_ms + self._timeout_ms:
-            return True
-        backlog = await self._transport.backlog(self._order.name, self._order.group or "")
-        return backlog.undelivered == 0 and not backlog.halves
+LOOP = "authority"
+TURN_S = 2.0
+"""A turn waits no longer for its steps: what takes more (a load) goes on beside the turns that follow."""
+STEP_S = 30.0
+"""One step that is not a load: a few calls, each with a deadline of its own."""
+LOAD_S = 300.0
+"""A load: a million decided ids take about a minute. What takes longer never ends, and another attempt begins."""
+LOADS_AT_ONCE = 4
+"""Each holds one sale's orders in memory."""
 
 
 class AuthorityRoad:
+    """All sales share the Redis of this process: it is asked once a turn who it is, and only the stamps sale by sale.
+
+    A step under way keeps its own sale busy and no other: neither a big load nor a silent Redis holds up the rest.
+    """
+
     def __init__(
-        self,
-        *,
-        sales: SaleStore,
-        stock: Stock,
-        loader: Loader,
-        drain: Drain,
-        clock: Clock,
-        leader: str,
+        self, *, sales: SaleStore, stock: Stock, loader: Loader, drain: Drain, clock: Clock, leader: str
     ) -> None:
         self._sales = sales
         self._stock = stock
@@ -56,60 +47,105 @@ class AuthorityRoad:
         self._drain = drain
         self._clock = clock
         self._leader = leader
+        self._steps_at_once = asyncio.Semaphore(AT_ONCE)
+        self._loads_at_once = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._under_way: dict[SaleId, asyncio.Task[bool | DropgateError]] = {}
         self._away_since_s: dict[SaleId, float] = {}
         """Since when a sale's Redis has not answered; one entry a sale at most."""
 
     async def turn(self) -> int:
-        """One step for each sale; the number of steps taken. One sale's trouble does not hold up the others."""
-        steps = 0
-        failure: Unavailable | None = None
-        for sale in await self._sales.sales():
-            try:
-                steps += await self.step(sale)
-            except Unavailable as error:
-                failure = error
-        if failure is not None:
-            raise failure
-        return steps
+        """One step for each sale; the number of steps that ended. Raises only where all that ended have failed."""
+        sales = [sale for sale in await self._sales.sales() if _concerns_redis(sale)]
+        server = await self._ask_server(sales)
+        for sale in sales:
+            if sale.id not in self._under_way:
+                self._under_way[sale.id] = asyncio.create_task(self._apart(sale, server), name=f"road:{sale.id}")
+        if self._under_way:
+            await asyncio.wait(self._under_way.values(), timeout=TURN_S)
+        return self._ended_steps()
 
-    async def step(self, sale: Sale) -> bool:
+    async def close(self) -> None:
+        """What is under way is cut off: the next leader begins it anew."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._under_way.clear()
+
+    def _ended_steps(self) -> int:
+        ended = [sale_id for sale_id, task in self._under_way.items() if task.done()]
+        outcomes = [self._under_way.pop(sale_id).result() for sale_id in ended]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, DropgateError)]
+        if failures and len(failures) == len(outcomes):
+            raise failures[0]
+        return sum(outcome is True for outcome in outcomes)
+
+    async def _apart(self, sale: Sale, server: ServerIds | None) -> bool | DropgateError:
+        try:
+            return await self._step(sale, server)
+        except DropgateError as error:
+            failure = error
+        except TimeoutError:
+            failure = Unavailable(LOOP, "a step took too long")
+        note_failure(LOOP, sale.id, failure)
+        return failure
+
+    async def _step(self, sale: Sale, server: ServerIds | None) -> bool:
         """One step of one sale, as `domain.road.next_step` says."""
-        health = await self._health(sale)
-        step = next_step(sale, health, drained=await self._drain.is_over(sale))
-        match step:
-            case Step.STAY:
-                return False
-            case Step.DISMISS_REPORT:
-                await self._dismiss(sale)
-            case Step.LEAVE_REDIS | Step.GIVE_UP_LOADING:
-                await self._leave(sale)
-            case Step.BEGIN_LOADING:
-                await self._begin_loading(sale)
-            case unreachable:
-                assert_never(unreachable)
+        async with self._steps_at_once, asyncio.timeout(STEP_S):
+            health = await self._health(sale, server)
+            step = next_step(sale, health, drained=await self._drain.is_over(sale))
+            match step:
+                case Step.STAY:
+                    return False
+                case Step.DISMISS_REPORT:
+                    await self._dismiss(sale)
+                case Step.LEAVE_REDIS | Step.GIVE_UP_LOADING:
+                    await self._leave(sale)
+                case Step.BEGIN_LOADING:
+                    pass
+                case unreachable:
+                    assert_never(unreachable)
+        if step is Step.BEGIN_LOADING:
+            async with self._loads_at_once, asyncio.timeout(LOAD_S):
+                await self._load(sale)
         return True
 
     # --- what the leader sees -----------------------------------------------------------------------------------------
 
-    async def _health(self, sale: Sale) -> Health:
-        """Asks Redis only what this sale's step depends on: there may be a thousand sales, twice a second."""
-        wants_nothing = sale.authority is not Authority.REDIS and wanted_authority(sale) is Authority.SQL
-        if wants_nothing:
-            return Health(server=None, stamped=False)
-        slots = [Slot(sale_id=sale.id, segment=number, epoch=sale.epoch) for number in range(sale.segments)]
+    async def _ask_server(self, sales: Sequence[Sale]) -> ServerIds | None:
+        """Who answers now; None: nobody, for all of these sales alike."""
+        ids = {sale.id for sale in sales}
+        self._away_since_s = {id_: since_s for id_, since_s in self._away_since_s.items() if id_ in ids}
+        if not sales:
+            return None
         try:
-            server = await self._stock.server_ids(slots[0])
-            health = Health(server=server, stamped=await self._stamped(sale, slots))
-            self._away_since_s.pop(sale.id, None)
-            return health
-        except StockUnavailable:
+            return await self._stock.server_ids(slots_of(sales[0].id, sales[0].epoch, 1)[0])
+        except StockUnavailable as error:
+            warn(Action.LOOP_FAILED, loop=LOOP, error=str(error))
             now_s = self._clock.monotonic_s()
-            return Health(server=None, stamped=False, away_s=now_s - self._away_since_s.setdefault(sale.id, now_s))
+            for sale in sales:
+                self._away_since_s.setdefault(sale.id, now_s)
+            return None
 
-    async def _stamped(self, sale: Sale, slots: Sequence[Slot]) -> bool:
+    async def _health(self, sale: Sale, server: ServerIds | None) -> Health:
+        """A server that says who it is may still refuse the scripts, while it reads its data from disk for example."""
+        try:
+            stamped = server is not None and await self._stamped(sale)
+        except StockUnavailable:
+            self._away_since_s.setdefault(sale.id, self._clock.monotonic_s())
+            server, stamped = None, False
+        if server is None:
+            now_s = self._clock.monotonic_s()
+            return Health(server=None, stamped=False, away_s=now_s - self._away_since_s.get(sale.id, now_s))
+        self._away_since_s.pop(sale.id, None)
+        return Health(server=server, stamped=stamped)
+
+    async def _stamped(self, sale: Sale) -> bool:
         if sale.authority is not Authority.REDIS:
             return False
-        for slot in slots:
+        for slot in slots_of(sale.id, sale.epoch, sale.segments):
             if isinstance(await self._stock.count(slot), Lost):
                 return False
         return True
@@ -128,35 +164,41 @@ class AuthorityRoad:
         `queued` of an id that SQL has ended meanwhile.
         """
         if sale.authority is Authority.REDIS:
-            await self._unstamp(sale)
+            slots = slots_of(sale.id, sale.epoch, sale.segments)
+            await asyncio.gather(*[self._unstamp(slot) for slot in slots])
         left = await self._change(sale, Authority.SQL)
         if left is not None and sale.authority is Authority.REDIS and wanted_authority(sale) is Authority.REDIS:
             metrics.LOSSES.labels(sale.id).inc()
 
-    async def _unstamp(self, sale: Sale) -> None:
-        for segment in range(sale.segments):
-            try:
-                await self._stock.unlink(Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
-            except StockUnavailable as error:
-                # Who is away for the leader may answer a sleeper: core/attempt.py looks at the row's age again.
-                warn(Action.LOOP_FAILED, loop="authority", sale_id=sale.id, error=str(error))
+    async def _unstamp(self, slot: Slot) -> None:
+        """What fails here is owed (core/unlinking.py). Who is away for the leader may answer a sleeper: core/attempt.py
+        looks at the row's age again."""
+        try:
+            await self._stock.unlink(slot)
+        except StockUnavailable as error:
+            warn(Action.LOOP_FAILED, loop=LOOP, sale_id=slot.sale_id, segment=slot.segment, error=str(error))
 
-    async def _begin_loading(self, sale: Sale) -> None:
+    async def _load(self, sale: Sale) -> None:
         loading = await self._change(sale, Authority.LOADING)
         if loading is None:
             return
-        refused = await self._loader.load(loading)
-        if refused is not None:
-            warn(
-                Action.LOAD_FAILED,
-                sale_id=sale.id,
-                epoch=loading.epoch,
-                run_id=refused.found.run_id,
-                stamped=refused.stamped,
-            )
-            return
-        if await self._change(loading, Authority.REDIS) is not None:
-            await self._unlink_older(loading)
+        arrived = False
+        try:
+            refused = await self._loader.load(loading)
+            if refused is None:
+                arrived = await self._change(loading, Authority.REDIS) is not None
+            else:
+                warn(
+                    Action.LOAD_FAILED,
+                    sale_id=sale.id,
+                    epoch=loading.epoch,
+                    run_id=refused.found.run_id,
+                    stamped=refused.stamped,
+                )
+        finally:
+            if not arrived:
+                # Whoever slept in mid-load may have written into an epoch whose keys were unlinked meanwhile.
+                await self._sales.owe_unlink(sale.id, loading.epoch, self._clock.now_ms())
 
     async def _change(self, sale: Sale, to: Authority) -> Sale | None:
         changed = await self._sales.change_authority(
@@ -170,46 +212,7 @@ class AuthorityRoad:
             log(Action.AUTHORITY_CHANGED, sale_id=sale.id, was=sale.authority, now=to, epoch=changed.epoch)
         return changed
 
-    async def _unlink_older(self, sale: Sale) -> None:
-        """The keys of the two epochs before this one: of the last attempt and of the authority before it."""
-        for epoch in range(max(1, sale.epoch - 2), sale.epoch):
-            for segment in range(sale.segments):
-                await self._stock.unlink(Slot(sale_id=sale.id, segment=segment, epoch=epoch))
 
-
-LEASE_TTL_MS = 6_000
-"""A dead leader is missed for this long at most."""
-
-
-class Leadership:
-    """The keeper's lease: renewed at a third of its life, released only by its owner (design §3.8)."""
-
-    def __init__(self, sales: SaleStore, clock: Clock, owner: str, *, name: str = LEADER_LEASE) -> None:
-        self._sales = sales
-        self._clock = clock
-        self._owner = owner
-        self._name = name
-        self._renewed_at_ms: int | None = None
-        self._one_at_a_time = asyncio.Lock()
-
-    async def hold(self) -> bool:
-        """Whether this process leads now; renews when a third of the lease is gone. Loops may share it."""
-        async with self._one_at_a_time:
-            return await self._hold()
-
-    async def _hold(self) -> bool:
-        now_ms = self._clock.now_ms()
-        if self._renewed_at_ms is not None and now_ms - self._renewed_at_ms < LEASE_TTL_MS // 3:
-            return True
-        led = self._renewed_at_ms is not None
-        leads = await self._sales.acquire_lease(self._name, self._owner, now_ms, LEASE_TTL_MS)
-        self._renewed_at_ms = now_ms if leads else None
-        if leads != led:
-            metrics.LEADER.labels(self._name).set(int(leads))
-            log(Action.LEADER, lease=self._name, owner=self._owner, leads=leads)
-        return leads
-
-    async def release(self) -> None:
-        if self._renewed_at_ms is not None:
-            await self._sales.release_lease(self._name, self._owner)
-            self._renewed_at_ms = None
+def _concerns_redis(sale: Sale) -> bool:
+    """The others' home is SQL, and they are there: nothing to ask Redis about."""
+    return sale.authority is not Authority.SQL or wanted_authority(sale) is not Authority.SQL

@@ -6,12 +6,12 @@ import math
 
 from service.domain.errors import NotFound, StoreUnavailable, Unavailable
 from service.domain.ids import SaleId
-from service.domain.sale import Authority, Sale, ServerIds
+from service.domain.sale import Authority, Sale, SaleStatus, ServerIds
 from service.observability import metrics
 from service.observability.actions import Action
-from service.observability.log import warn
+from service.observability.log import error, warn
 from service.ports.clock import Clock
-from service.ports.orders import SaleStore
+from service.ports.orders import SALES_MAX, SALES_READ_MAX, SaleStore
 
 REFRESH_S = 0.5
 STALE_S = 2.0
@@ -23,6 +23,7 @@ class SaleDirectory:
         self._clock = clock
         self._sales: dict[SaleId, Sale] = {}
         self._read_at_s: float | None = None
+        self._said_too_many = 0
         self._shut: dict[tuple[SaleId, int], float] = {}
         """Sales by epoch that this process found lost, and when their report was in the row."""
 
@@ -35,6 +36,14 @@ class SaleDirectory:
         self._shut = {key: at_s for key, at_s in self._shut.items() if self._is_shut_by(key, at_s, began_s)}
         for sale in sales:
             metrics.EPOCH.labels(sale.id).set(sale.epoch)
+        self._count(sum(sale.status is not SaleStatus.SETTLED for sale in sales))
+
+    def _count(self, unsettled: int) -> None:
+        """Said at each growth: beyond what a process reads, sales are 404 here and have no road to Redis."""
+        metrics.SALES.set(unsettled)
+        if unsettled > max(SALES_MAX, self._said_too_many):
+            error(Action.TOO_MANY_SALES, sales=unsettled, read=SALES_READ_MAX)
+        self._said_too_many = unsettled
 
     def _is_shut_by(self, key: tuple[SaleId, int], reported_at_s: float, read_at_s: float) -> bool:
         """Until the epoch is over, or the leader has dismissed the report: whoever is still misrouted reports again."""
@@ -87,8 +96,8 @@ class SaleDirectory:
         try:
             await self._store.report_lost(sale.id, sale.epoch, found, self._clock.now_ms())
             self._shut[key] = self._clock.monotonic_s()
-        except StoreUnavailable as error:
-            warn(Action.LOOP_FAILED, loop="report_lost", sale_id=sale.id, error=str(error))
+        except StoreUnavailable as away:
+            warn(Action.LOOP_FAILED, loop="report_lost", sale_id=sale.id, error=str(away))
         finally:
             if self._shut.get(key) == math.inf:
                 # Also where the caller's time was over: the gate must not stay shut unreported. The next call reports.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from service.core.ending import EndingService
 from service.core.timeouts import PaymentTimeouts
 from service.domain.batch import decode_payment_timeout
-from service.domain.errors import Unavailable, UndecodableMessage
+from service.domain.errors import DropgateError, Unavailable, UndecodableMessage
 from service.domain.order import Order
 from service.domain.reservation import Status
 from service.observability.actions import Action
@@ -17,6 +17,8 @@ from service.ports.messaging import Dead, Delivery, Done, Outcome, RetryAfter
 from service.ports.orders import OrderStore
 
 RETRY_S = 5.0
+RETRY_MAX_S = 300.0
+"""What SQL refuses for good comes again ever more rarely, and goes to the dead letters; the keeper's sweep tries on."""
 
 
 class PaymentExpiry:
@@ -38,8 +40,10 @@ class PaymentExpiry:
         try:
             rows = await self._orders.orders(message.reservation_ids)
             await self._end([order for order in rows.values() if order.status is Status.AWAITING_PAYMENT])
-        except Unavailable as error:
-            return RetryAfter(delay_s=RETRY_S, why=str(error))
+        except DropgateError as error:
+            delay_s = min(RETRY_MAX_S, RETRY_S * 2 ** min(delivery.attempt - 1, 10))
+            warn(Action.MESSAGE_WAITS, message_id=delivery.message_id, attempt=delivery.attempt, why=str(error))
+            return RetryAfter(delay_s=RETRY_S if isinstance(error, Unavailable) else delay_s, why=str(error))
         return Done()
 
     async def _end(self, unpaid: Sequence[Order]) -> None:

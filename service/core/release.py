@@ -32,7 +32,7 @@ class Releases:
     async def apply(self, owed: Sequence[Owed]) -> int:
         """end.lua for each slot, then clear what was owed; the number applied."""
         applied = 0
-        for slot, items in _by_slot(owed).items():
+        for slot, items in by_slot(owed).items():
             effects = {item.reservation_id: item.effect for item in items}
             reply = await self._stock.end(slot, effects)
             if isinstance(reply, Lost):
@@ -57,8 +57,12 @@ def note_write_offs(slot: Slot, items: Iterable[Owed], changed: frozenset[Reserv
         warn(Action.WRITE_OFF, sale_id=slot.sale_id, epoch=slot.epoch, reservations=len(written_off))
 
 
-def _by_slot(owed: Sequence[Owed]) -> dict[Slot, list[Owed]]:
+def slot_of(owed: Owed) -> Slot:
+    return Slot(sale_id=owed.sale_id, segment=owed.segment, epoch=owed.epoch)
+
+
+def by_slot(owed: Sequence[Owed]) -> dict[Slot, list[Owed]]:
     slots: dict[Slot, list[Owed]] = {}
     for item in owed:
-        slots.setdefault(Slot(sale_id=item.sale_id, segment=item.segment, epoch=item.epoch), []).append(item)
+        slots.setdefault(slot_of(item), []).append(item)
     return slots

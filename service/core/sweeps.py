@@ -3,21 +3,25 @@ will."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from service.core.apart import Apart
 from service.core.check_back import CheckBacks
 from service.core.claims import claims_of_stored
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
 from service.core.order_intake import OrderIntake
 from service.core.payments import PaymentService
-from service.core.release import Releases
+from service.core.release import Releases, by_slot, slot_of
 from service.core.reservations import CLOCK_MARGIN_MS, ReservationReader
 from service.domain.batch import decode_batch
 from service.domain.check_back import Verdict
-from service.domain.errors import EpochChanged, InDoubt, NotFound, UndecodableMessage
-from service.domain.ids import sale_of
+from service.domain.errors import EpochChanged, InDoubt, NotFound, OutcomeUnknown, Permanent, UndecodableMessage
+from service.domain.ids import SaleId, sale_of
+from service.domain.order import Order
 from service.domain.payment import PaymentOutcome
 from service.domain.sale import Authority, Sale
-from service.domain.stock import Batches, Lost, RecordState, Slot, StoredBatch
+from service.domain.stock import Batches, Lost, RecordState, Slot, StoredBatch, slots_of
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import warn
@@ -36,28 +40,66 @@ once."""
 
 
 class ExpirySweep:
-    """Unpaid orders whose time is over are cancelled, whatever became of their delay message (F21)."""
+    """Unpaid orders whose time is over are cancelled, whatever became of their delay message (F21).
+
+    Sale by sale, and where SQL refuses for good, in halves down to the one order that it refuses.
+    """
 
     def __init__(self, orders: OrderStore, endings: EndingService, clock: Clock) -> None:
         self._orders = orders
         self._endings = endings
         self._clock = clock
+        self._sales = Apart("expiry", clock)
+        self._refused = Apart("expiry", clock)
 
     async def turn(self) -> int:
-        due = await self._orders.expired(self._clock.now_ms(), ORDERS_A_TURN)
-        return await self._endings.cancel_expired(due) if due else 0
+        resting = frozenset(key for key in self._sales.resting() if isinstance(key, str))
+        refused = self._refused.resting()
+        limit = ORDERS_A_TURN + len(refused)
+        due = await self._orders.expired(self._clock.now_ms(), limit, besides=[SaleId(id_) for id_ in resting])
+        by_sale: dict[SaleId, list[Order]] = {}
+        for order in due:
+            if order.id not in refused:
+                by_sale.setdefault(order.sale_id, []).append(order)
+        return await self._sales.each(by_sale.values(), lambda orders: orders[0].sale_id, self._of_sale)
+
+    async def _of_sale(self, orders: list[Order]) -> int:
+        try:
+            return await self._endings.cancel_expired(orders)
+        except Permanent:
+            if len(orders) == 1:
+                return await self._alone(orders)
+        middle = len(orders) // 2
+        return await self._of_sale(orders[:middle]) + await self._of_sale(orders[middle:])
+
+    async def _alone(self, orders: list[Order]) -> int:
+        """Once more, so that its failure is its own and not its sale's."""
+        try:
+            return await self._refused.each([orders], lambda one: one[0].id, self._endings.cancel_expired)
+        except Permanent:
+            return 0
 
 
 class OwedSweep:
-    """What is owed to Redis is given, and cleared (F20)."""
+    """What is owed to Redis is given, and cleared (F20). A slot that fails does not fill the next turns."""
 
-    def __init__(self, orders: OrderStore, releases: Releases) -> None:
+    def __init__(self, orders: OrderStore, releases: Releases, clock: Clock) -> None:
         self._orders = orders
         self._releases = releases
+        self._slots = Apart("owed", clock)
 
     async def turn(self) -> int:
-        owed = await self._orders.owed(OWED_A_TURN)
-        return await self._releases.apply(owed) if owed else 0
+        resting = [key for key in self._slots.resting() if isinstance(key, Slot)]
+        owed = await self._orders.owed(OWED_A_TURN, besides=resting)
+        return await self._slots.each(by_slot(owed).values(), lambda items: slot_of(items[0]), self._releases.apply)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Swept:
+    """Of one slot. `age_s`: of the oldest batch that was found without orders."""
+
+    batches: int
+    age_s: float
 
 
 class UndeliveredSweep:
@@ -80,29 +122,32 @@ class UndeliveredSweep:
         self._endings = endings
         self._clock = clock
         self._after_ms = int(after_s * 1000)
+        self._sales = Apart("undelivered", clock)
 
     async def turn(self) -> int:
-        swept = 0
         for sale in self._directory.all():
-            metrics.IN_DOUBT_AGE_SECONDS.labels(sale.id).set(0)
-            if sale.authority is Authority.REDIS:
-                for segment in range(sale.segments):
-                    swept += await self._sweep(sale, Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch))
-        return swept
+            if sale.authority is not Authority.REDIS:
+                metrics.IN_DOUBT_AGE_SECONDS.labels(sale.id).set(0)
+        under_redis = [sale for sale in self._directory.all() if sale.authority is Authority.REDIS]
+        return await self._sales.each(under_redis, lambda sale: sale.id, self._sweep_sale)
 
-    async def _sweep(self, sale: Sale, slot: Slot) -> int:
+    async def _sweep_sale(self, sale: Sale) -> int:
+        found = [await self._sweep(sale, slot) for slot in slots_of(sale.id, sale.epoch, sale.segments)]
+        metrics.IN_DOUBT_AGE_SECONDS.labels(sale.id).set(max(swept.age_s for swept in found))
+        return sum(swept.batches for swept in found)
+
+    async def _sweep(self, sale: Sale, slot: Slot) -> _Swept:
         before_ms = self._clock.now_ms() - self._after_ms
         reply = await self._stock.undelivered(slot, before_ms, BATCHES_A_TURN)
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
-            return 0
-        self._note_age(sale, reply)
+            return _Swept(batches=0, age_s=0.0)
         if not reply.found:
-            return 0
+            return _Swept(batches=0, age_s=0.0)
         claims = [claims_of_stored(sale, id_, stored) for id_, stored in reply.found.items()]
         intake = await self._intake.decide_stored(claims)
         await self._give_up_overdue(sale, [reply.found[id_] for id_ in intake.failed])
-        return len(intake.done)
+        return _Swept(batches=len(intake.done), age_s=self._age_s(reply))
 
     async def _give_up_overdue(self, sale: Sale, failed: list[StoredBatch]) -> None:
         """What SQL refuses for good is retried until the queue deadline, then rejected where its buyer can see it."""
@@ -115,10 +160,9 @@ class UndeliveredSweep:
                 except EpochChanged:
                     return
 
-    def _note_age(self, sale: Sale, reply: Batches) -> None:
-        oldest_ms = min((stored.message.created_at_ms for stored in reply.found.values()), default=None)
-        age_s = 0.0 if oldest_ms is None else (self._clock.now_ms() - oldest_ms) / 1000
-        metrics.IN_DOUBT_AGE_SECONDS.labels(sale.id).set(age_s)
+    def _age_s(self, reply: Batches) -> float:
+        oldest_ms = min(stored.message.created_at_ms for stored in reply.found.values())
+        return (self._clock.now_ms() - oldest_ms) / 1000
 
 
 class WaitingPaymentsSweep:
@@ -138,15 +182,24 @@ class WaitingPaymentsSweep:
         self._payments = payments
         self._reader = reader
         self._clock = clock
+        self._apart = Apart("payments", clock)
 
     async def turn(self) -> int:
-        settled = 0
-        for stored in await self._orders.waiting_payments(PAYMENTS_A_TURN):
-            may = await self._may_yet_appear(stored)
-            outcome = await self._payments.settle_waiting(stored, may_yet_appear=may)
-            metrics.PAYMENTS.labels(outcome.value).inc(outcome is not PaymentOutcome.WAITING)
-            settled += outcome is not PaymentOutcome.WAITING
-        return settled
+        """Those whose order is there first: nothing that waits for its deadline can stand before them."""
+        limit = PAYMENTS_A_TURN + len(self._apart.resting())
+        with_order = await self._orders.payments_with_order(limit)
+        overdue = await self._orders.overdue_payments(self._clock.now_ms() - CLOCK_MARGIN_MS, limit)
+        found = {stored.payment.id: stored for stored in (*with_order, *overdue)}
+        return await self._apart.each(found.values(), lambda stored: stored.payment.id, self._settle)
+
+    async def _settle(self, stored: StoredPayment) -> int:
+        may = await self._may_yet_appear(stored)
+        outcome = await self._payments.settle_waiting(stored, may_yet_appear=may)
+        if outcome is PaymentOutcome.WAITING:
+            # Past its deadline and still in doubt: it must not stand before those behind it.
+            raise OutcomeUnknown(stored.payment.reservation_id)
+        metrics.PAYMENTS.labels(outcome.value).inc()
+        return 1
 
     async def _may_yet_appear(self, stored: StoredPayment) -> bool:
         """Until its queue deadline is past and no store knows the id."""

@@ -19,6 +19,11 @@ class Slot:
     epoch: int
 
 
+def slots_of(sale_id: SaleId, epoch: int, segments: int) -> list[Slot]:
+    """All slots of a sale in one epoch."""
+    return [Slot(sale_id=sale_id, segment=number, epoch=epoch) for number in range(segments)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lost:
     """This is not the Redis that the loader stamped for this epoch: nothing was read or written (design §3.3)."""

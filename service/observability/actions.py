@@ -21,6 +21,14 @@ class Action(StrEnum):
     STOPPED = "stopped", "The part ended; `drained` says whether everything in flight finished."
     PART_DIED = "part_died", "A background loop ended by itself: the process stops, for its supervisor to restart it."
     LOOP_FAILED = "loop_failed", "One turn of a loop failed and will be tried again."
+    ITEM_FAILED = (
+        "item_failed",
+        "One sale or row of a loop failed. The others went on; it is tried again, ever more rarely.",
+    )
+    TOO_MANY_SALES = (
+        "too_many_sales",
+        "More sales than processes read: the oldest are neither sold nor tended. Settle what is over.",
+    )
     BATCH_DECIDED = "batch_decided", "reserve.lua decided a batch: winners, losers, ids known before."
     BATCH_IN_DOUBT = "batch_in_doubt", "The reserve call or a decision gave no answer: the check-back will resolve it."
     BATCH_FENCED = "batch_fenced", "A check-back was answered ROLLBACK before the deduction came: nobody got stock."

@@ -44,6 +44,13 @@ LOOP_SECONDS = Histogram(
     "dropgate_loop_seconds", "Duration of one turn of a background loop", ["loop"], buckets=_SECONDS
 )
 LOOP_FAILURES = Counter("dropgate_loop_failures_total", "Turns of a background loop that failed", ["loop"])
+LOOP_ITEM_FAILURES = Counter(
+    "dropgate_loop_item_failures_total",
+    "Sales or rows that failed in a background loop while the others went on. Alarm if it grows for minutes",
+    ["loop"],
+)
+SALES = Gauge("dropgate_sales", "Sales that are not settled, as this process sees them. Alarm above 1000")
+UNLINKS_OWED = Gauge("dropgate_unlinks_owed", "Ended epochs whose keys in Redis are due to be unlinked, 100 or more")
 EVENTS_SENT = Counter("dropgate_events_sent_total", "Outbox events given to the broker")
 OUTBOX_AGE_SECONDS = Gauge("dropgate_outbox_age_seconds", "Age of the oldest unsent event at the last look")
 IN_DOUBT_AGE_SECONDS = Gauge(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -13,10 +13,12 @@ from service.domain.order import Order, Owed
 from service.domain.payment import Payment, PaymentOutcome, RefundReason
 from service.domain.reservation import Status
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
-from service.domain.stock import Effect, Record
+from service.domain.stock import Effect, Record, Slot
 
 SALES_MAX = 1000
-"""Sales that `SaleStore.sales` returns at most: each process reads them twice a second."""
+"""Sales that are not settled, at most: each process reads them twice a second. One more is not created."""
+SALES_READ_MAX = SALES_MAX + 100
+"""What `SaleStore.sales` returns at most. More than SALES_MAX, as creates that run at once do not see each other."""
 
 LEADER_LEASE = "leader"
 """The name of the lease that `SaleStore.change_authority` looks at."""
@@ -146,11 +148,11 @@ class OrderStore(Protocol):
         """Until when candidates of this epoch may become orders (UTC milliseconds): settled when it ended, whatever
         the rules have become since. None: it has not ended, or never was."""
 
-    async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
-        """Unpaid orders whose time was over before this, oldest first."""
+    async def expired(self, before_ms: int, limit: int, *, besides: Collection[SaleId] = ()) -> Sequence[Order]:
+        """Unpaid orders whose time was over before this, oldest first; not those of the sales `besides`."""
 
-    async def owed(self, limit: int) -> Sequence[Owed]:
-        """Effects owed in their sale's current epoch, while Redis is its authority."""
+    async def owed(self, limit: int, *, besides: Collection[Slot] = ()) -> Sequence[Owed]:
+        """Effects owed in their sale's current epoch, while Redis is its authority; not to the slots `besides`."""
 
     async def clear_owed(self, owed: Sequence[Owed]) -> None:
         """They are applied. An effect of another epoch is left."""
@@ -160,7 +162,12 @@ class OrderStore(Protocol):
 
     async def mark_sent(self, ids: Sequence[EventId]) -> None: ...
 
-    async def waiting_payments(self, limit: int) -> Sequence[StoredPayment]: ...
+    async def payments_with_order(self, limit: int) -> Sequence[StoredPayment]:
+        """Waiting payments whose reservation has a row, oldest first."""
+
+    async def overdue_payments(self, before_ms: int, limit: int) -> Sequence[StoredPayment]:
+        """Waiting payments whose sale does not exist, or whose queue deadline, counted from their receipt, was over
+        before this; oldest first."""
 
     async def terms(self, sale_id: SaleId) -> SqlTerms:
         """Every SQL term of the ledger in one snapshot."""
@@ -176,13 +183,22 @@ class OrderStore(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What the loader reads at one instant, under the sale's row lock (design §3.3)."""
+    """What the loader reads at one instant, under the sale's row lock (design §3.3). What is held, and by whom, follows
+    from the records."""
 
-    sale: Sale
     available: int
-    held: int
-    buyer_units: Mapping[BuyerId, int]
     records: Sequence[Record]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwedUnlink:
+    """An epoch that has ended and may have keys in Redis. `due_at_ms`: when to look (again)."""
+
+    sale_id: SaleId
+    epoch: int
+    segments: int
+    ended_at_ms: int
+    due_at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,12 +215,13 @@ class SaleStore(Protocol):
     """Sale rows, the road of authority, the leader's lease, keys. Changes of authority are compare-and-set."""
 
     async def create(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> Sale:
-        """A draft under `sql`, epoch 1, all its stock available. Conflict if the id is taken by other rules."""
+        """A draft under `sql`, epoch 1, all its stock available. Conflict if the id is taken by other rules
+        (`sale_exists`), or if SALES_MAX sales are not settled (`too_many_sales`)."""
 
     async def sale(self, sale_id: SaleId) -> Sale | None: ...
 
     async def sales(self) -> Sequence[Sale]:
-        """Every sale that is not settled, and those settled last; bounded by SALES_MAX."""
+        """Every sale that is not settled, newest first, and those settled last; bounded by SALES_READ_MAX."""
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
         """Compare-and-set. `open` under the authority `redis` also sets `sold_in_epoch`, before anything can be
@@ -239,6 +256,15 @@ class SaleStore(Protocol):
         """One snapshot under the row lock; settles what older epochs owed to Redis. None: no longer loading this
         epoch."""
 
+    async def owed_unlinks(self, due_before_ms: int, limit: int) -> Sequence[OwedUnlink]:
+        """What is due by then, the longest due first."""
+
+    async def unlinked(self, owed: OwedUnlink, again_at_ms: int | None) -> None:
+        """Its keys are gone, for good or until another look. One that was owed again meanwhile stays so."""
+
+    async def owe_unlink(self, sale_id: SaleId, epoch: int, at_ms: int) -> None:
+        """Look at this epoch then, unless a look is due before it. Nothing, if it has not ended: its end will owe."""
+
     async def acquire_lease(self, name: str, owner: str, now_ms: int, ttl_ms: int) -> bool:
         """Take or renew it; False while another owner's is alive."""
 
@@ -255,10 +281,12 @@ class SaleStore(Protocol):
 __all__ = [
     "LEADER_LEASE",
     "SALES_MAX",
+    "SALES_READ_MAX",
     "Adjustment",
     "ApiKey",
     "Effect",
     "OrderStore",
+    "OwedUnlink",
     "SaleStore",
     "SaleTransaction",
     "Snapshot",

@@ -38,6 +38,8 @@ from tests.fixtures.sql import (
     stores_on,
 )
 
+LATER = NOW + 10_000_000
+"""Past the queue deadline of everything that came at NOW."""
 OTHER = SaleId("sneaker-02")
 
 
@@ -411,7 +413,7 @@ async def test_payment_ids_compare_as_bytes(stores: Stores) -> None:
     ids = ["pay", "PAY", "pay ", "páy"]
     for id_ in ids:
         await _store_payment(stores, id_of(id_), payment_id=id_)
-    assert {it.payment.id for it in await stores.orders.waiting_payments(9)} == set(ids)
+    assert {it.payment.id for it in await stores.orders.overdue_payments(LATER, 9)} == set(ids)
 
 
 # --- decisions of batches ---------------------------------------------------------------------------------------------
@@ -509,7 +511,7 @@ async def test_an_event_leaves_once_and_in_order(stores: Stores) -> None:
 
 async def test_a_payment_waits_for_its_order_and_is_found_with_it(stores: Stores) -> None:
     await _store_payment(stores, id_of("anna"))
-    (waiting,) = await stores.orders.waiting_payments(9)
+    (waiting,) = await stores.orders.overdue_payments(LATER, 9)
 
     async def work(transaction: SaleTransaction) -> list[StoredPayment]:
         return list(await transaction.waiting_payments_of([id_of("anna"), id_of("bert")]))
@@ -523,7 +525,7 @@ async def test_the_same_payment_reported_at_once_by_two_processes_is_stored_once
     rivals: tuple[Stores, Stores],
 ) -> None:
     await asyncio.gather(*(_store_payment(rivals[n % 2], id_of("anna")) for n in range(12)))
-    assert len(await rivals[0].orders.waiting_payments(99)) == 1
+    assert len(await rivals[0].orders.overdue_payments(LATER, 99)) == 1
 
 
 async def test_a_payment_has_one_refund_however_often_it_is_asked_for(stores: Stores) -> None:

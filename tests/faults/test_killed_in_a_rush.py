@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from service.cli.dev import DevKeys
-from service.core.authority import LEASE_TTL_MS
+from service.core.leadership import LEASE_TTL_MS
 from service.domain.reservation import Status
 from tests.fixtures.processes import DevProcess, Process, ServeProcess, command, eventually
 from tests.fixtures.shop import Shop, Witness, id_of

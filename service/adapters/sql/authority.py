@@ -34,11 +34,22 @@ async def change(
         return None
     deadline_ms = now_ms + sale.rules.queue_deadline_s * 1000
     if growth:
-        end = {"sale_id": sale_id, "epoch": sale.epoch, "ended_at_ms": now_ms, "deadline_ms": deadline_ms}
-        await connection.execute(insert(tables.sale_epochs).values(**end))
+        await connection.execute(insert(tables.sale_epochs).values(**_end_of_epoch(sale, now_ms, deadline_ms)))
     values = _arrived(sale, to, sale.epoch + growth, now_ms, deadline_ms)
     await connection.execute(update(tables.sales).where(tables.sales.c.id == sale_id).values(**values))
     return await lock_sale(connection, sale_id)
+
+
+def _end_of_epoch(sale: Sale, now_ms: int, deadline_ms: int) -> Values:
+    """What Redis may hold of the epoch is owed an unlink from this COMMIT on, whatever becomes of the leader."""
+    return {
+        "sale_id": sale.id,
+        "epoch": sale.epoch,
+        "ended_at_ms": now_ms,
+        "deadline_ms": deadline_ms,
+        "segments": sale.segments,
+        "unlink_at_ms": None if sale.authority is Authority.SQL else now_ms,
+    }
 
 
 async def _leads(connection: AsyncConnection, leader: str, now_ms: int) -> bool:

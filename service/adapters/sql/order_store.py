@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
-from sqlalchemy import delete, false, or_, select, update
+from sqlalchemy import and_, delete, false, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables, terms, transactions
@@ -30,6 +30,7 @@ from service.domain.order import Order, Owed
 from service.domain.payment import PaymentOutcome
 from service.domain.reservation import Status
 from service.domain.sale import Authority
+from service.domain.stock import Slot
 from service.ports.orders import Adjustment, StoredPayment, Work
 
 T = TypeVar("T")
@@ -85,22 +86,28 @@ class SqlOrderStore:
         rows = await self._rows(statement)
         return rows[0].deadline_ms if rows else None
 
-    async def expired(self, before_ms: int, limit: int) -> Sequence[Order]:
+    async def expired(self, before_ms: int, limit: int, *, besides: Collection[SaleId] = ()) -> Sequence[Order]:
         row = tables.orders.c
         statement = (
             select(tables.orders)
             .where(row.status == str(Status.AWAITING_PAYMENT), row.expires_at_ms <= before_ms)
+            .where(row.sale_id.not_in(list(besides)))
             .order_by(row.expires_at_ms)
             .limit(limit)
         )
         return [order_of_row(row) for row in await self._rows(statement)]
 
-    async def owed(self, limit: int) -> Sequence[Owed]:
+    async def owed(self, limit: int, *, besides: Collection[Slot] = ()) -> Sequence[Owed]:
         effect, sale = tables.owed_effects.c, tables.sales.c
+        left_out = [
+            and_(effect.sale_id == slot.sale_id, effect.segment == slot.segment, effect.epoch == slot.epoch)
+            for slot in besides
+        ]
         statement = (
             select(tables.owed_effects)
             .join(tables.sales, sale.id == effect.sale_id)
             .where(effect.epoch == sale.epoch, sale.authority == str(Authority.REDIS))
+            .where(not_(or_(false(), *left_out)))
             .order_by(effect.sale_id, effect.reservation_id)
             .limit(limit)
         )
@@ -137,14 +144,20 @@ class SqlOrderStore:
         if ids:
             await transactions.write(self._database, work)
 
-    async def waiting_payments(self, limit: int) -> Sequence[StoredPayment]:
+    async def payments_with_order(self, limit: int) -> Sequence[StoredPayment]:
+        row, order = tables.payments.c, tables.orders.c
+        return await self._waiting(select(tables.payments).join(tables.orders, order.id == row.reservation_id), limit)
+
+    async def overdue_payments(self, before_ms: int, limit: int) -> Sequence[StoredPayment]:
+        row, sale = tables.payments.c, tables.sales.c
+        overdue = or_(sale.id.is_(None), row.received_at_ms + sale.queue_deadline_s * 1000 <= before_ms)
+        payments = select(tables.payments).outerjoin(tables.sales, sale.id == row.sale_id)
+        return await self._waiting(payments.where(overdue), limit)
+
+    async def _waiting(self, payments: transactions.AnySelect, limit: int) -> Sequence[StoredPayment]:
         row = tables.payments.c
-        statement = (
-            select(tables.payments)
-            .where(row.outcome == str(PaymentOutcome.WAITING))
-            .order_by(row.received_at_ms, row.id)
-            .limit(limit)
-        )
+        waiting = payments.where(row.outcome == str(PaymentOutcome.WAITING))
+        statement = waiting.order_by(row.received_at_ms, row.id).limit(limit)
         return [payment_of_row(row) for row in await self._rows(statement)]
 
     async def terms(self, sale_id: SaleId) -> SqlTerms:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import and_, delete, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql import authority, migrate, snapshot, tables, transactions
+from service.adapters.sql import authority, migrate, snapshot, tables, transactions, unlinks
 from service.adapters.sql.database import Database
 from service.adapters.sql.rows import (
     Values,
@@ -23,7 +23,7 @@ from service.adapters.sql.statements import insert_or_ignore
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
-from service.ports.orders import SALES_MAX, ApiKey, Snapshot, StockMovement
+from service.ports.orders import SALES_MAX, SALES_READ_MAX, ApiKey, OwedUnlink, Snapshot, StockMovement
 
 
 class SqlSaleStore:
@@ -38,6 +38,11 @@ class SqlSaleStore:
         )
 
         async def work(connection: AsyncConnection) -> Sale | None:
+            known = await lock_sale(connection, sale_id)
+            if known is not None:
+                return known
+            if await _unsettled(connection) >= SALES_MAX:
+                raise Conflict("too_many_sales", sale_id=sale_id)
             new = values_of_new_sale(sale_id, rules, now_ms)
             await insert_or_ignore(connection, tables.sales, [new])
             await insert_or_ignore(connection, tables.stock_movements, [values_of_movement(first)])
@@ -57,7 +62,7 @@ class SqlSaleStore:
     async def sales(self) -> Sequence[Sale]:
         row = tables.sales.c
         settled = row.status == str(SaleStatus.SETTLED)
-        statement = select(tables.sales).order_by(settled, row.status_at_ms.desc(), row.id).limit(SALES_MAX)
+        statement = select(tables.sales).order_by(settled, row.status_at_ms.desc(), row.id).limit(SALES_READ_MAX)
         return [sale_of_row(row) for row in await transactions.read_rows(self._database, statement)]
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
@@ -145,7 +150,16 @@ class SqlSaleStore:
         async def work(connection: AsyncConnection) -> Snapshot | None:
             return await snapshot.take(connection, sale_id, epoch)
 
-        return await transactions.write(self._database, work, one_snapshot=True)
+        return await transactions.write(self._database, work, one_snapshot=True, timeout_s=snapshot.TIMEOUT_S)
+
+    async def owed_unlinks(self, due_before_ms: int, limit: int) -> Sequence[OwedUnlink]:
+        return await unlinks.owed(self._database, due_before_ms, limit)
+
+    async def unlinked(self, owed: OwedUnlink, again_at_ms: int | None) -> None:
+        await unlinks.done(self._database, owed, again_at_ms)
+
+    async def owe_unlink(self, sale_id: SaleId, epoch: int, at_ms: int) -> None:
+        await unlinks.owe(self._database, sale_id, epoch, at_ms)
 
     async def acquire_lease(self, name: str, owner: str, now_ms: int, ttl_ms: int) -> bool:
         lease = tables.leases.c
@@ -193,6 +207,11 @@ async def _locked(connection: AsyncConnection, sale_id: SaleId) -> Sale:
     if sale is None:
         raise NotFound("sale", sale_id)
     return sale
+
+
+async def _unsettled(connection: AsyncConnection) -> int:
+    statement = select(func.count()).select_from(tables.sales).where(tables.sales.c.status != str(SaleStatus.SETTLED))
+    return int((await connection.execute(statement)).scalar() or 0)
 
 
 async def _update(connection: AsyncConnection, sale_id: SaleId, values: Values) -> None:

@@ -8,11 +8,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.sql import tables
 from service.adapters.sql.rows import record_of_row
 from service.adapters.sql.sale_rows import lock_sale
-from service.domain.ids import BuyerId, SaleId
+from service.domain.ids import SaleId
 from service.domain.sale import Authority
-from service.domain.stock import Record, RecordState
+from service.domain.stock import Record
 from service.ports.orders import Snapshot
 
+TIMEOUT_S = 120.0
+"""Reading 200,000 orders takes seconds, a million half a minute: an ordinary transaction's deadline would cut off every
+attempt alike, and the sale would never be loaded. Whoever waits for the row meanwhile gives up by its own deadline, and
+is answered 503, as all of a sale that is loading."""
 ROWS_AT_A_TIME = 1_000
 """Rows that come from the database in one piece: a sale may have hundreds of thousands."""
 
@@ -23,10 +27,7 @@ async def take(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> Snap
     if sale is None or (sale.authority, sale.epoch) != (Authority.LOADING, epoch):
         return None
     await _settle(connection, sale_id, epoch)
-    records = await _records(connection, sale_id)
-    held = sum(record.quantity for record in records if record.state is RecordState.ORDERED)
-    units = await _buyer_units(connection, sale_id)
-    return Snapshot(sale=sale, available=sale.available, held=held, buyer_units=units, records=records)
+    return Snapshot(available=sale.available, records=await _records(connection, sale_id))
 
 
 async def _settle(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> None:
@@ -58,9 +59,3 @@ async def _records(connection: AsyncConnection, sale_id: SaleId) -> list[Record]
     async for rows in streamed.partitions(ROWS_AT_A_TIME):
         found += [record_of_row(row) for row in rows]
     return found
-
-
-async def _buyer_units(connection: AsyncConnection, sale_id: SaleId) -> dict[BuyerId, int]:
-    row = tables.buyer_counters.c
-    statement = select(row.buyer_id, row.units).where(row.sale_id == sale_id, row.units > 0)
-    return {BuyerId(buyer): units for buyer, units in await connection.execute(statement)}

@@ -90,6 +90,11 @@ sale_epochs = _table(
     _time("ended_at_ms"),
     # until when its candidates may become orders: settled when it ends, whatever the rules become
     _time("deadline_ms"),
+    Column("segments", Integer, nullable=False),
+    # when to unlink its keys in Redis; NULL: none are left
+    _time("unlink_at_ms", nullable=True),
+    # the sweep of owed unlinks
+    Index("sale_epochs_by_unlink", "unlink_at_ms"),
 )
 
 orders = _table(
@@ -137,6 +142,8 @@ batch_decisions = _table(
     _sale_id(),
     Column("losers", json_text(), nullable=False),
     _time("decided_at_ms"),
+    # retention: those of a settled sale
+    Index("batch_decisions_by_sale", "sale_id"),
 )
 
 outbox = _table(
@@ -149,7 +156,7 @@ outbox = _table(
     Column("body", json_text(), nullable=False),
     _time("created_at_ms"),
     _flag("sent"),
-    # the relay: what is not sent, in order
+    # the relay: what is not sent, in order; retention: what is sent, the oldest first
     Index("outbox_unsent", "sent", "seq"),
 )
 
@@ -186,6 +193,7 @@ refunds = _table(
     Index("refunds_by_sale", "sale_id"),
 )
 
+# A ledger: it grows for ever, one row an order and one its end. Nothing deletes from it.
 stock_movements = _table(
     "stock_movements",
     Column("seq", sequence(), primary_key=True, autoincrement=True),

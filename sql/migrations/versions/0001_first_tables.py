@@ -76,8 +76,11 @@ def sale_epochs() -> None:
         sa.Column("epoch", sa.BigInteger(), primary_key=True, autoincrement=False),
         sa.Column("ended_at_ms", sa.BigInteger(), nullable=False),
         sa.Column("deadline_ms", sa.BigInteger(), nullable=False),
+        sa.Column("segments", sa.Integer(), nullable=False),
+        sa.Column("unlink_at_ms", sa.BigInteger(), nullable=True),
         **INNODB,
     )
+    op.create_index("sale_epochs_by_unlink", "sale_epochs", ["unlink_at_ms"])
 
 
 def orders() -> None:
@@ -131,6 +134,7 @@ def batch_decisions() -> None:
         sa.Column("decided_at_ms", sa.BigInteger(), nullable=False),
         **INNODB,
     )
+    op.create_index("batch_decisions_by_sale", "batch_decisions", ["sale_id"])
 
 
 def outbox() -> None:
