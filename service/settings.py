@@ -31,7 +31,24 @@ class Settings(BaseSettings):
     database_url: str = "embedded"
     """`embedded` (SQLite in `home`), sqlite+aiosqlite:///PATH, or mysql+aiomysql://user:password@host:port/name."""
     broker_url: str = "embedded"
-    """`embedded` (in `home`) or embedded:PATH. The RocketMQ transports are not in this release."""
+    """`embedded` (in `home`), embedded:PATH, or rocketmq5://host:port of a RocketMQ 5 proxy's gRPC side; several for
+    one cluster with `;` between."""
+    rocketmq_nameserver: str | None = None
+    """host:port;host:port. Topics, groups, backlog and discarded half messages are asked of the brokers behind it."""
+    rocketmq_access_key: str | None = None
+    """For clusters with access control (ACL); the same for the proxy, the name servers and the brokers."""
+    rocketmq_secret_key: SecretStr | None = None
+    """What belongs to the access key."""
+    rocketmq_namespace: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_-]+$")
+    """Put before all names of topics and groups, as `namespace%name`."""
+    rocketmq_tls: bool = False
+    """TLS to the proxy."""
+    rocketmq_admin_tls: bool = False
+    """TLS to name servers and brokers."""
+    rocketmq_tls_ca: Path | None = None
+    """A file of certificates to trust for both; unset: those that this machine trusts."""
+    rocketmq_timeout_s: float = Field(default=3.0, ge=1, le=30)
+    """How long a call to the proxy may take; a half message with all its attempts."""
     topic_prefix: str = "dropgate"
 
     host: str = "127.0.0.1"

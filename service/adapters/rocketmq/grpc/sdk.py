@@ -1,6 +1,6 @@
 """rocketmq-python-client, imported here only: what it does at import that a server must not do is prevented first.
 
-CannotStart: the package is missing, or the other client has its place.
+SettingRefused: the package is missing, or the other client has its place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from importlib import metadata
 from types import ModuleType
 
-from service.domain.errors import CannotStart
+from service.domain.errors import SettingRefused
 from service.observability.actions import Action
 from service.observability.log import warn
 
@@ -67,12 +67,12 @@ def _installed(name: str) -> bool:
 def _require() -> None:
     """Both clients install the import package `rocketmq`: where both are, one has overwritten the other."""
     if _installed(THEIRS):
-        raise CannotStart(
-            "rocketmq5",
+        raise SettingRefused(
+            "broker_url",
             f"{THEIRS} is installed and takes the place of {OURS}: `pip uninstall {THEIRS}`, then `{INSTALL}`",
         )
     if not _installed(OURS):
-        raise CannotStart("rocketmq5", f"{OURS} is not installed: `{INSTALL}`")
+        raise SettingRefused("broker_url", f"rocketmq5 needs {OURS}, which is not installed: `{INSTALL}`")
 
 
 _require()
@@ -86,7 +86,7 @@ try:
     from rocketmq.v5.client.connection import RpcClient, RpcEndpoints
     from rocketmq.v5.util import MessageIdCodec, Misc
 except ImportError as error:
-    raise CannotStart("rocketmq5", f"{OURS} cannot be imported ({error}): `{INSTALL}` again") from error
+    raise SettingRefused("broker_url", f"{OURS} cannot be imported ({error}): `{INSTALL}` again") from error
 
 __all__ = [
     "ChannelConnectivity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,6 +104,8 @@ class GrpcSettings:
     """So many half messages are looked at, to tell ours from others': 8 pulls. Above it they are only counted."""
 
     def __post_init__(self) -> None:
+        """ValueError says what a person has to change."""
+        _require_addresses(self.proxy)
         if self.check_deadline_s >= self.check_age_max_s:
             raise ValueError("check_deadline_s must be below check_age_max_s")
         if min(self.attempts, self.queues, self.checks_in_flight_max) < 1:
@@ -114,3 +117,22 @@ class GrpcSettings:
 
     def short(self, name: str) -> str:
         return name.removeprefix(f"{self.namespace}{NAMESPACE_END}") if self.namespace else name
+
+
+def _require_addresses(proxy: str) -> None:
+    """The client package cuts an address at its colons, and takes several only where they are numbers."""
+    addresses = proxy.split(";")
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not host or not colon or ":" in host or not (port.isascii() and port.isdecimal()):
+            raise ValueError(f"{address!r} is no proxy's address: rocketmq5://host:port, by name or IPv4 address")
+    if len(addresses) > 1 and not all(map(_is_ipv4, addresses)):
+        raise ValueError("several proxies are given by their IPv4 addresses; one name may stand for several")
+
+
+def _is_ipv4(address: str) -> bool:
+    try:
+        ipaddress.IPv4Address(address.rpartition(":")[0])
+    except ValueError:
+        return False
+    return True
