@@ -61,7 +61,8 @@ NOT_REFUNDED = {409: ("not_payable", "already_final"), **UNKNOWN}
 TAKEN = {409: ("sale_exists",)}
 STATUS = {409: (*(f"sale_is_{status.value}" for status in SaleStatus), "sale_changed_meanwhile")}
 NOT_OPENED = {409: (*STATUS[409], "sale_not_warm")}
-TOO_LOW = {409: ("stock_too_low",), **UNKNOWN}
+SETTLED = {409: ("sale_is_settled",)}
+TOO_LOW = {409: ("stock_too_low", *SETTLED[409]), **UNKNOWN}
 NOT_READY = {503: ("not_ready",)}
 
 
@@ -90,7 +91,7 @@ ROUTES: tuple[Route, ...] = (
     route("POST /admin/v1/sales", admin.create_sale, SaleBody, OPERATORS, MADE, TAKEN),
     route("GET /admin/v1/sales", admin.list_sales, NoBody, VIEWERS, {200: SalesView}),
     route("GET /admin/v1/sales/{sale}", admin.read_sale, NoBody, VIEWERS, SALE),
-    route("PATCH /admin/v1/sales/{sale}", admin.change_sale, SalePatch, OPERATORS, SALE),
+    route("PATCH /admin/v1/sales/{sale}", admin.change_sale, SalePatch, OPERATORS, SALE, SETTLED),
     route("POST /admin/v1/sales/{sale}/warm", admin.warm_sale, NoBody, OPERATORS, SALE, STATUS),
     route("POST /admin/v1/sales/{sale}/open", admin.open_sale, OpenBody, OPERATORS, SALE, NOT_OPENED),
     route("POST /admin/v1/sales/{sale}/close", admin.close_sale, NoBody, OPERATORS, SALE, STATUS),

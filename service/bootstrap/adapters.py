@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy.exc import ArgumentError
+
 from service.adapters.embedded.settings import EmbeddedSettings
 from service.adapters.embedded.transport import EmbeddedTransport
 from service.adapters.redis.client import RedisClient, RedisOptions
@@ -50,7 +52,7 @@ async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterat
         database = open_database(settings)
         stack.push_async_callback(database.close)
         redis_url, tending = await _redis(settings, stack, start=start_redis)
-        stock = RedisStock(RedisClient(redis_url, _redis_options(settings)), clock)
+        stock = RedisStock(_redis_client(redis_url, settings), clock)
         stack.push_async_callback(stock.close)
         transport = open_transport(settings, clock)
         await transport.start()
@@ -78,7 +80,10 @@ def open_database(settings: Settings) -> Database:
         connect_timeout_s=settings.sql_connect_timeout_s,
         pool_max=settings.sql_pool_max,
     )
-    return Database(url, options)
+    try:
+        return Database(url, options)
+    except (ValueError, ArgumentError) as error:
+        raise SettingRefused("database_url", str(error)) from None
 
 
 async def _redis(settings: Settings, stack: AsyncExitStack, *, start: bool) -> tuple[str, Sequence[asyncio.Task[None]]]:
@@ -100,12 +105,16 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _redis_options(settings: Settings) -> RedisOptions:
-    return RedisOptions(
+def _redis_client(url: str, settings: Settings) -> RedisClient:
+    options = RedisOptions(
         timeout_s=settings.redis_timeout_s,
         connect_timeout_s=settings.redis_connect_timeout_s,
         pool_max=settings.redis_pool_max,
     )
+    try:
+        return RedisClient(url, options)
+    except ValueError as error:
+        raise SettingRefused("redis_url", str(error)) from None
 
 
 def open_transport(settings: Settings, clock: Clock) -> Transport:

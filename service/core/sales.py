@@ -106,7 +106,7 @@ class SaleService:
         sale = await self.get(sale_id)
         if warm:
             sale = await self.warm(sale_id, actor)
-        elif sale.status is not SaleStatus.DRAFT and not is_warm(sale):
+        elif sale.status not in {SaleStatus.DRAFT, SaleStatus.SETTLED} and not is_warm(sale):
             raise Conflict("sale_not_warm", sale_id=sale_id)
         return await self._act(sale_id, "open", actor)
 
@@ -118,12 +118,16 @@ class SaleService:
         return await self._act(sale_id, "settle", actor)
 
     async def adjust(self, sale_id: SaleId, adjustment_id: str, delta: int, actor: str) -> Sale:
-        return await self._adjusting.adjust(await self.get(sale_id), adjustment_id, delta, actor)
+        """Units come or go. Conflict `sale_is_settled`: it is over for good, and its books with it."""
+        sale = await self.get(sale_id)
+        _refuse_settled(sale)
+        return await self._adjusting.adjust(sale, adjustment_id, delta, actor)
 
     async def change_rules(self, sale_id: SaleId, changes: Mapping[str, object], actor: str) -> Sale:
         """Window, limit, payment window and so on. Stock changes by `adjust` only."""
 
         def change(sale: Sale) -> SaleRules:
+            _refuse_settled(sale)
             rules = replace(sale.rules, **changes)  # type: ignore[arg-type]  # api/bodies.py checked names and types
             _check_change(sale, rules)
             return rules
@@ -197,6 +201,11 @@ def is_warm(sale: Sale) -> bool:
 
 UNOPENED = frozenset({SaleStatus.DRAFT, SaleStatus.READY})
 """Nobody was ever answered under the rules of such a sale. No sale comes back to it."""
+
+
+def _refuse_settled(sale: Sale) -> None:
+    if sale.status is SaleStatus.SETTLED:
+        raise Conflict("sale_is_settled", sale_id=sale.id)
 
 
 def _check_change(sale: Sale, rules: SaleRules) -> None:
