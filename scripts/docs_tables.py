@@ -41,7 +41,6 @@ MEANT = {
     "redis_pool_max": "Connections to Redis of one process.",
     "sql_timeout_s": "How long a read or a free connection may take; a writing transaction has twice as long.",
     "sql_connect_timeout_s": "How long a connection to the database may take.",
-    "sql_pool_max": "Connections to the database of one process.",
     "broker_timeout_s": "For RocketMQ brokers. The embedded broker has bounds of its own and does not read it.",
     "transaction_check_interval_s": "Embedded broker: time between two check-backs of one half message.",
     "transaction_check_max": "Embedded broker: after so many check-backs in vain a half message is set aside.",

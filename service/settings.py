@@ -77,6 +77,7 @@ class Settings(BaseSettings):
     sql_timeout_s: float = Field(default=5.0, gt=0, le=60)
     sql_connect_timeout_s: float = Field(default=3.0, gt=0, le=60)
     sql_pool_max: int = Field(default=8, ge=1, le=200)
+    """Connections of one process for transactions. Six more are for reads and for its view of the sales."""
 
     transaction_timeout_s: float = Field(default=6.0, gt=0)
     """Embedded broker: the first check-back comes no earlier (RocketMQ's transactionTimeOut)."""

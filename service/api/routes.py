@@ -49,15 +49,16 @@ SALE = {200: AdminSaleView}
 MADE = {201: AdminSaleView}
 
 UNKNOWN = {503: ("outcome_unknown",)}
+BUSY = {429: ("too_busy",)}
 NOT_RESERVED = {
     409: ("sold_out", "limit_reached", "sale_not_open", "sale_closed"),
     422: ("idempotency_key_reused",),
-    429: ("too_busy",),
+    **BUSY,
     **UNKNOWN,
 }
-NOT_CANCELLED = {409: ("already_paid", "already_final"), **UNKNOWN}
-NOT_PAYABLE = {409: ("not_payable",), **UNKNOWN}
-NOT_REFUNDED = {409: ("not_payable", "already_final"), **UNKNOWN}
+NOT_CANCELLED = {409: ("already_paid", "already_final"), **BUSY, **UNKNOWN}
+NOT_PAYABLE = {409: ("not_payable",), **BUSY, **UNKNOWN}
+NOT_REFUNDED = {409: ("not_payable", "already_final"), **BUSY, **UNKNOWN}
 TAKEN = {409: ("sale_exists",)}
 STATUS = {409: (*(f"sale_is_{status.value}" for status in SaleStatus), "sale_changed_meanwhile")}
 NOT_OPENED = {409: (*STATUS[409], "sale_not_warm")}

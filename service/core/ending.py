@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from service.core.directory import SaleDirectory
 from service.core.payments import refund_applied_payment
 from service.core.release import Releases
 from service.core.reservations import ReservationReader
-from service.domain.errors import Conflict, EpochChanged, NotFound, OutcomeUnknown
+from service.domain.errors import Busy, Conflict, EpochChanged, NotFound, OutcomeUnknown
 from service.domain.event import event_of_order
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, home_segment, parse_reservation_id, sale_of
 from service.domain.order import EndRefused, Order, Owed, cancel
@@ -26,10 +29,47 @@ STARTS_OVER_MAX = 4
 """How often an ending starts over because the authority changed under it: each change takes seconds, so more is a
 storm."""
 
+START_OVER_S = 0.05
+"""Pauses between them have full jitter and double from here on: who met at a change does not meet again."""
+
+WAITING_MAX = 64
+"""Callers of one process at one sale's row. Each takes milliseconds; where the row is stuck, more of them would only
+wait longer for their 503."""
+BUSY_RETRY_S = 1
+
 EXTENSION_S = 300
 """A started payment extends its window once, by this much at most (design §3.6)."""
 
-Ended = tuple[Order, tuple[Owed, ...]]
+_random = secrets.SystemRandom()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The row as the transaction leaves it, and what is owed to Redis for it. `now`: it is this one that ended it."""
+
+    order: Order
+    owed: tuple[Owed, ...] = ()
+    now: bool = False
+
+
+class Callers:
+    """How many are at each sale: one too many hears Busy, and nothing was written for it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._at: Counter[SaleId] = Counter()
+
+    @contextmanager
+    def at(self, sale_id: SaleId) -> Iterator[None]:
+        if self._at[sale_id] >= self._most:
+            raise Busy(BUSY_RETRY_S)
+        self._at[sale_id] += 1
+        try:
+            yield
+        finally:
+            self._at[sale_id] -= 1
+            if self._at[sale_id] == 0:
+                del self._at[sale_id]
 
 
 class EndingService:
@@ -46,26 +86,25 @@ class EndingService:
         self._orders = orders
         self._releases = releases
         self._clock = clock
+        self._callers = Callers(WAITING_MAX)
 
     async def cancel(self, id_: ReservationId, reason: Reason) -> Reservation:
-        """Cancelled now, or cancelled before. Conflict `already_paid` or `already_final`; NotFound; OutcomeUnknown."""
-        for _ in range(STARTS_OVER_MAX):
-            try:
-                order, owed = await self._cancel_once(id_, reason)
-            except EpochChanged:
-                continue
-            if owed:
-                await self._releases.try_apply(owed)
-            return order.as_reservation()
+        """Cancelled now, or cancelled before. Conflict `already_paid` or `already_final`; NotFound; OutcomeUnknown;
+        Busy."""
+        with self._at_sale_of(id_):
+            for attempt in range(STARTS_OVER_MAX):
+                if attempt > 0:
+                    await self._clock.sleep(_random.uniform(0, START_OVER_S * 2**attempt))
+                ended = await self._try_to_cancel(id_, reason)
+                if ended is not None:
+                    return await self._ended(ended)
         raise OutcomeUnknown(id_)
 
     async def reject_unconfirmed(self, sale: Sale, records: Sequence[Record]) -> int:
         """Queued records past their deadline end with `not_confirmed` (I5); the number of rows made."""
         rejected = 0
         for record in records:
-            ended = await self._end_queued(sale, record, Status.REJECTED, Reason.NOT_CONFIRMED)
-            if ended[1]:
-                await self._releases.try_apply(ended[1])
+            await self._ended(await self._end_queued(sale, record, Status.REJECTED, Reason.NOT_CONFIRMED))
             rejected += 1
         return rejected
 
@@ -77,34 +116,38 @@ class EndingService:
         return sum([await self._cancel_due(sale_id, ids) for sale_id, ids in by_sale.items()])
 
     async def refund(self, id_: ReservationId, *, restock: bool, why: str, actor: str) -> Reservation:
-        """A paid order is refunded; `restock` decides whether its units return. Conflict where it is not paid."""
-        await self._need_row(id_)
+        """A paid order is refunded; `restock` decides whether its units return. Conflict where it is not paid; Busy."""
+        with self._at_sale_of(id_):
+            await self._need_row(id_)
+            work = self._refund_row(id_, restock=restock, why=why, actor=actor)
+            return await self._ended(await self._orders.transact([sale_of(id_)], work))
 
+    def _refund_row(self, id_: ReservationId, *, restock: bool, why: str, actor: str) -> Work[Ended]:
         async def work(transaction: SaleTransaction) -> Ended:
             sale, order = await _locked(transaction, id_)
             if order.status is Status.REFUNDED:
-                return order, ()
+                return Ended(order=order)
             if order.status is not Status.PAID:
                 raise Conflict("already_final" if order.is_final else "not_payable", reservation_id=id_)
             now_ms = self._clock.now_ms()
             refunded = replace(order, status=Status.REFUNDED, reason=Reason.PAYMENT_REFUNDED, restocked=restock)
             if not await transaction.replace_order(refunded, expected=Status.PAID):
-                raise EpochChanged(sale.id, sale.epoch, sale.epoch)
+                raise OutcomeUnknown(id_)
             await transaction.emit([event_of_order(refunded, now_ms)])
             await refund_applied_payment(transaction, refunded, now_ms)
             await transaction.audit(actor, "refund", id_, why=why, detail={"restock": restock}, at_ms=now_ms)
             owed = await give_back(transaction, sale, [refunded], "refund", now_ms) if restock else ()
-            return refunded, owed
+            return Ended(order=refunded, owed=owed, now=True)
 
-        order, owed = await self._orders.transact([sale_of(id_)], work)
-        if owed:
-            await self._releases.try_apply(owed)
-        return order.as_reservation()
+        return work
 
     async def start_payment(self, id_: ReservationId) -> Reservation:
-        """The buyer is at the payment page: a window that would end under a slow payment grows, once."""
-        await self._need_row(id_)
+        """The buyer is at the payment page: a window that would end under a slow payment grows, once. Busy."""
+        with self._at_sale_of(id_):
+            await self._need_row(id_)
+            return (await self._orders.transact([sale_of(id_)], self._extend_row(id_))).as_reservation()
 
+    def _extend_row(self, id_: ReservationId) -> Work[Order]:
         async def work(transaction: SaleTransaction) -> Order:
             _, order = await _locked(transaction, id_)
             if order.status is not Status.AWAITING_PAYMENT or order.expires_at_ms is None:
@@ -117,7 +160,25 @@ class EndingService:
                 raise Conflict("not_payable", reservation_id=id_)
             return extended
 
-        return (await self._orders.transact([sale_of(id_)], work)).as_reservation()
+        return work
+
+    @contextmanager
+    def _at_sale_of(self, id_: ReservationId) -> Iterator[None]:
+        parsed = parse_reservation_id(id_)
+        if parsed is None:
+            raise NotFound("reservation", id_)
+        with self._callers.at(parsed[0]):
+            yield
+
+    async def _ended(self, ended: Ended) -> Reservation:
+        """After the COMMIT: count it, and give Redis what it is owed, as far as that goes now."""
+        order = ended.order
+        if ended.now and order.reason is not None:
+            log(Action.ORDER_ENDED, sale_id=order.sale_id, reason=order.reason, orders=1)
+            metrics.ENDED.labels(order.sale_id, order.reason.value).inc()
+        if ended.owed:
+            await self._releases.try_apply(ended.owed)
+        return order.as_reservation()
 
     async def _need_row(self, id_: ReservationId) -> None:
         """What is queued holds its units but cannot be paid yet; what no store shows is said as GET says it."""
@@ -126,18 +187,20 @@ class EndingService:
 
     # --- one cancel ---------------------------------------------------------------------------------------------------
 
-    async def _cancel_once(self, id_: ReservationId, reason: Reason) -> Ended:
-        if parse_reservation_id(id_) is None:
-            raise NotFound("reservation", id_)
+    async def _try_to_cancel(self, id_: ReservationId, reason: Reason) -> Ended | None:
+        """None: the authority, or what the stores show of the id, changed under it. It starts over."""
         sale = await self._directory.current(sale_of(id_))
         if await self._orders.order(id_) is not None:
             return await self._orders.transact([sale.id], self._cancel_row(id_, reason))
         record = await self._reader.record(sale, id_)
         if record is None or record.state is not RecordState.QUEUED:
-            # Raises as GET does; a row that has appeared meanwhile decides.
+            # Raises as GET does. Where it finds the id after all, a row has appeared meanwhile, and decides.
             await self._reader.get(id_)
-            raise EpochChanged(sale.id, sale.epoch, sale.epoch)
-        return await self._end_queued(sale, record, Status.CANCELLED, reason)
+            return None
+        try:
+            return await self._end_queued(sale, record, Status.CANCELLED, reason)
+        except EpochChanged:
+            return None
 
     def _cancel_row(self, id_: ReservationId, reason: Reason) -> Work[Ended]:
         async def work(transaction: SaleTransaction) -> Ended:
@@ -148,7 +211,7 @@ class EndingService:
 
     async def _cancel_locked(self, transaction: SaleTransaction, sale: Sale, order: Order, reason: Reason) -> Ended:
         if order.status is Status.CANCELLED:
-            return order, ()
+            return Ended(order=order)
         cancelled = cancel(order, reason)
         if isinstance(cancelled, EndRefused):
             raise Conflict(cancelled.value, reservation_id=order.id)
@@ -158,8 +221,7 @@ class EndingService:
         now_ms = self._clock.now_ms()
         await transaction.emit([event_of_order(cancelled, now_ms)])
         owed = await give_back(transaction, sale, [cancelled], "cancel", now_ms)
-        _note_ended(sale, reason, 1)
-        return cancelled, owed
+        return Ended(order=cancelled, owed=owed, now=True)
 
     async def _end_queued(self, sale: Sale, record: Record, status: Status, reason: Reason) -> Ended:
         """End a reservation that has no order yet. No SQL stock was taken; if a row is met, that row decides."""
@@ -173,15 +235,14 @@ class EndingService:
             if met is not None and status is Status.CANCELLED:
                 return await self._cancel_locked(transaction, locked, met, reason)
             if met is not None:
-                return met, ()
+                return Ended(order=met)
             now_ms = self._clock.now_ms()
             ended = _ended_before_order(locked, record, status, reason, now_ms)
             await transaction.insert_orders([ended])
             await transaction.emit([event_of_order(ended, now_ms)])
             owed = (_owed(locked, ended, Effect.RETURN),)
             await transaction.owe(owed)
-            _note_ended(locked, reason, 1)
-            return ended, owed
+            return Ended(order=ended, owed=owed, now=True)
 
         return await self._orders.transact([sale.id], work)
 
@@ -279,8 +340,3 @@ def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reas
         paid_by=None,
         restocked=False,
     )
-
-
-def _note_ended(sale: Sale, reason: Reason, orders: int) -> None:
-    log(Action.ORDER_ENDED, sale_id=sale.id, reason=reason, orders=orders)
-    metrics.ENDED.labels(sale.id, reason.value).inc(orders)

@@ -289,7 +289,7 @@ async def test_a_database_that_keeps_others_waiting_is_unavailable_in_time(datab
     finally:
         resume.set()
         await holding
-        await hurried.database.engine.dispose()
+        await hurried.database.close()
     assert await stores.orders.order(id_of("anna")) is None
 
 

@@ -76,7 +76,8 @@ class OrderTransactionMachine(RuleBasedStateMachine):
         url = f"sqlite:///{shutil.copy(self.template, Path(self.folder.name) / 'orders.db')}"
         self.stores, self.rival = stores_on(url), stores_on(url)
         for stores in (self.stores, self.rival):
-            event.listen(stores.database.engine.sync_engine, "connect", _without_flushing)
+            for engine in stores.database.engines.values():
+                event.listen(engine.sync_engine, "connect", _without_flushing)
         self.ended: list[Order] = []
         self.payments = 0
         self.keys: dict[tuple[str, int], Claim] = {}

@@ -8,6 +8,9 @@ which would begin at the first write only. Writers of one process queue in order
 MySQL and MariaDB: READ COMMITTED (a status poll sees what others committed, F52), strict mode, UTC. The session's
 `wait_timeout` is short, because it is also how long the server keeps the row locks of a process that was paused or cut
 off in mid-transaction. aiomysql has no read time-out: the deadline of transactions.py bounds every statement.
+
+Connections are kept apart by what they are for (Lane), so that work that waits, at a locked row or a slow disk, keeps
+nobody from reading, and a storm of reads does not keep this process from knowing whether it may sell.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from service.adapters.sql.turns import SaleTurns
 from service.adapters.sql.types import MYSQL_NAMES
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "mysql": "mysql+aiomysql", "mariadb": "mysql+aiomysql"}
@@ -44,42 +49,63 @@ WRITES = "dropgate_writes"
 """Execution option of a connection whose transaction will write: SQLite begins it with BEGIN IMMEDIATE."""
 
 
+class Lane(Enum):
+    """What a connection is for."""
+
+    WORK = auto()
+    """Transactions, and long reads of one snapshot."""
+    READ = auto()
+    """Reads that somebody waits for: GET, check-backs, lists of the sweeps."""
+    VIEW = auto()
+    """This process's view of the sale rows and keys, and its leases: late, they shut every gate."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatabaseOptions:
-    """`timeout_s` bounds a read and a pool wait; `transaction_timeout_s` a writing transaction with all its retries."""
+    """`timeout_s` bounds a read and a pool wait; `transaction_timeout_s` a writing transaction with all its retries.
+    `pool_max` connections are for work; `read_max` and `view_max` come on top."""
 
     timeout_s: float = 5.0
     transaction_timeout_s: float = 10.0
     connect_timeout_s: float = 3.0
     pool_max: int = 8
+    read_max: int = 4
+    view_max: int = 2
     tls: ssl.SSLContext | None = None
 
 
 class Database:
-    """An engine with its options; `sql/` adapters share one."""
+    """An engine for each lane, and their options; `sql/` adapters share one."""
 
     def __init__(self, url: str, options: DatabaseOptions | None = None) -> None:
         self.options = options or DatabaseOptions()
         self.url = with_driver(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.engine = _sqlite(self.url, self.options) if self.is_sqlite else _mysql(self.url, self.options)
+        sizes = {
+            Lane.WORK: self.options.pool_max,
+            Lane.READ: self.options.read_max,
+            Lane.VIEW: self.options.view_max,
+        }
+        make = _sqlite if self.is_sqlite else _mysql
+        self.engines = {lane: make(self.url, self.options, size) for lane, size in sizes.items()}
+        self.turns = SaleTurns()
         self._writer = asyncio.Lock() if self.is_sqlite else None
 
     @asynccontextmanager
-    async def reading(self, *, one_snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def reading(self, *, one_snapshot: bool = False, lane: Lane = Lane.READ) -> AsyncIterator[AsyncConnection]:
         """A connection in a transaction that only reads: each statement sees the newest, or all of them one instant."""
         options = {"isolation_level": "REPEATABLE READ"} if one_snapshot and not self.is_sqlite else {}
-        async with self.engine.connect() as connection:
+        async with self.engines[lane].connect() as connection:
             await connection.execution_options(**options)
             yield connection
 
     @asynccontextmanager
-    async def writing(self, *, one_snapshot: bool = False) -> AsyncIterator[AsyncConnection]:
+    async def writing(self, *, one_snapshot: bool = False, lane: Lane = Lane.WORK) -> AsyncIterator[AsyncConnection]:
         """A connection whose transaction may write. The caller commits; leaving without it rolls back."""
         options: dict[str, object] = {WRITES: True}
         if one_snapshot and not self.is_sqlite:
             options["isolation_level"] = "REPEATABLE READ"
-        async with self.engine.connect() as connection:
+        async with self.engines[lane].connect() as connection:
             await connection.execution_options(**options)
             yield connection
 
@@ -94,7 +120,7 @@ class Database:
 
     async def close(self) -> None:
         async with asyncio.timeout(self.options.timeout_s):
-            await self.engine.dispose()
+            await asyncio.gather(*[engine.dispose() for engine in self.engines.values()])
 
 
 def with_driver(url: str) -> URL:
@@ -110,14 +136,15 @@ def is_mysql(connection: AsyncConnection) -> bool:
     return connection.dialect.name in MYSQL_NAMES
 
 
-def _sqlite(url: URL, options: DatabaseOptions) -> AsyncEngine:
+def _sqlite(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
     if url.database in (None, "", ":memory:"):
         raise ValueError("Dropgate needs a SQLite file: orders must survive the process")
     engine = create_async_engine(
         url,
-        pool_size=options.pool_max,
+        pool_size=size,
         max_overflow=0,
         pool_timeout=options.timeout_s,
+        hide_parameters=True,
         connect_args={"timeout": SQLITE_BUSY_MS / 1000},
     )
     event.listen(engine.sync_engine, "connect", _prepare_sqlite)
@@ -140,7 +167,7 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN DEFERRED")
 
 
-def _mysql(url: URL, options: DatabaseOptions) -> AsyncEngine:
+def _mysql(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
     connect_args: dict[str, object] = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout_s,
@@ -151,9 +178,10 @@ def _mysql(url: URL, options: DatabaseOptions) -> AsyncEngine:
     return create_async_engine(
         url,
         isolation_level="READ COMMITTED",
-        pool_size=options.pool_max,
+        pool_size=size,
         max_overflow=0,
         pool_timeout=options.timeout_s,
+        hide_parameters=True,
         pool_recycle=MYSQL_RECYCLE_S,
         pool_pre_ping=True,
         connect_args=connect_args,

@@ -47,7 +47,7 @@ class SqlOrderStore:
             sales = await lock_sales(connection, sale_ids)
             return await work(SqlSaleTransaction(connection, sales))
 
-        return await transactions.write(self._database, locked)
+        return await transactions.write(self._database, locked, sale_ids=sale_ids)
 
     async def order(self, id: ReservationId) -> Order | None:  # the port's word
         return (await self.orders([id])).get(id)

@@ -9,7 +9,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import authority, migrate, snapshot, tables, transactions, unlinks
-from service.adapters.sql.database import Database
+from service.adapters.sql.database import Database, Lane
 from service.adapters.sql.rows import (
     Values,
     key_of_row,
@@ -63,7 +63,7 @@ class SqlSaleStore:
         row = tables.sales.c
         settled = row.status == str(SaleStatus.SETTLED)
         statement = select(tables.sales).order_by(settled, row.status_at_ms.desc(), row.id).limit(SALES_READ_MAX)
-        return [sale_of_row(row) for row in await transactions.read_rows(self._database, statement)]
+        return [sale_of_row(row) for row in await transactions.read_rows(self._database, statement, lane=Lane.VIEW)]
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
         async def work(connection: AsyncConnection) -> bool:
@@ -76,14 +76,14 @@ class SqlSaleStore:
             await _update(connection, sale_id, values)
             return True
 
-        return await transactions.write(self._database, work)
+        return await transactions.write(self._database, work, sale_ids=[sale_id])
 
     async def want_redis(self, sale_id: SaleId) -> None:
         async def work(connection: AsyncConnection) -> None:
             await _locked(connection, sale_id)
             await _update(connection, sale_id, {"wants_redis": True})
 
-        await transactions.write(self._database, work)
+        await transactions.write(self._database, work, sale_ids=[sale_id])
 
     async def change_rules(
         self,
@@ -99,7 +99,7 @@ class SqlSaleStore:
             await _update(connection, sale_id, values_of_rules(rules))
             return replace(sale, rules=rules)
 
-        return await transactions.write(self._database, work)
+        return await transactions.write(self._database, work, sale_ids=[sale_id])
 
     async def report_lost(self, sale_id: SaleId, epoch: int, found: ServerIds, now_ms: int) -> bool:
         row = tables.sales.c
@@ -176,7 +176,7 @@ class SqlSaleStore:
             held = await connection.execute(select(lease.owner).where(lease.name == name))
             return held.scalar() == owner
 
-        return await transactions.write(self._database, work)
+        return await transactions.write(self._database, work, lane=Lane.VIEW)
 
     async def release_lease(self, name: str, owner: str) -> None:
         lease = tables.leases.c
@@ -185,11 +185,11 @@ class SqlSaleStore:
             mine = and_(lease.name == name, lease.owner == owner)
             await connection.execute(delete(tables.leases).where(mine))
 
-        await transactions.write(self._database, work)
+        await transactions.write(self._database, work, lane=Lane.VIEW)
 
     async def keys(self) -> Sequence[ApiKey]:
         statement = select(tables.api_keys).order_by(tables.api_keys.c.created_at_ms, tables.api_keys.c.id)
-        return [key_of_row(row) for row in await transactions.read_rows(self._database, statement)]
+        return [key_of_row(row) for row in await transactions.read_rows(self._database, statement, lane=Lane.VIEW)]
 
     async def add_key(self, key: ApiKey) -> None:
         async def work(connection: AsyncConnection) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from sqlalchemy import Row, Select, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql.database import Database
+from service.adapters.sql.database import Database, Lane
 from service.domain.errors import InvariantBroken, Permanent, RowRefused, StoreUnavailable
+from service.domain.ids import SaleId
 
 ATTEMPTS = 12
 """With the pauses below this outlasts any deadline; it only stops a loop that fails at once each time."""
@@ -41,17 +42,26 @@ _random = secrets.SystemRandom()
 
 
 async def write(
-    database: Database, work: SqlWork[T], *, one_snapshot: bool = False, timeout_s: float | None = None
+    database: Database,
+    work: SqlWork[T],
+    *,
+    sale_ids: Collection[SaleId] = (),
+    one_snapshot: bool = False,
+    lane: Lane = Lane.WORK,
+    timeout_s: float | None = None,
 ) -> T:
-    """Run `work` and COMMIT. A deadlock or a lock wait runs it again, until the deadline.
+    """Run `work` and COMMIT. A deadlock or a lock wait runs it again, until the deadline. Work that locks the rows of
+    sales names them: it waits for its turn at them before it takes a connection.
 
-    StoreUnavailable: it may have been committed.
+    StoreUnavailable: it may have been committed, but not after the deadline.
     """
-    async with _bounded(timeout_s or database.options.transaction_timeout_s):
+    timeout_s = timeout_s or database.options.transaction_timeout_s
+    ends_s = asyncio.get_running_loop().time() + timeout_s
+    async with _bounded(timeout_s), database.turns.of(sale_ids):
         attempt = 0
         while True:
             try:
-                return await _once(database, work, one_snapshot=one_snapshot)
+                return await _once(database, work, one_snapshot=one_snapshot, lane=lane, ends_s=ends_s)
             except exc.DBAPIError as error:
                 attempt += 1
                 if attempt >= _attempts(error):
@@ -59,30 +69,34 @@ async def write(
             await asyncio.sleep(_pause_s(attempt))
 
 
-async def read(database: Database, work: SqlWork[T], *, one_snapshot: bool = False) -> T:
-    """Run `work`, which only reads."""
-    async with _bounded(database.options.timeout_s), database.reading(one_snapshot=one_snapshot) as connection:
-        return await work(connection)
+async def read(database: Database, work: SqlWork[T], *, one_snapshot: bool = False, lane: Lane = Lane.READ) -> T:
+    """Run `work`, which only reads. A read of one snapshot may take long: it is work."""
+    lane = Lane.WORK if one_snapshot else lane
+    async with _bounded(database.options.timeout_s), database.reading(one_snapshot=one_snapshot, lane=lane) as opened:
+        return await work(opened)
 
 
-async def read_rows(database: Database, statement: AnySelect) -> Sequence[Row[Any]]:
+async def read_rows(database: Database, statement: AnySelect, *, lane: Lane = Lane.READ) -> Sequence[Row[Any]]:
     """The rows of one statement."""
 
     async def work(connection: AsyncConnection) -> Sequence[Row[Any]]:
         return (await connection.execute(statement)).all()
 
-    return await read(database, work)
+    return await read(database, work, lane=lane)
 
 
-async def _once(database: Database, work: SqlWork[T], *, one_snapshot: bool) -> T:
+async def _once(database: Database, work: SqlWork[T], *, one_snapshot: bool, lane: Lane, ends_s: float) -> T:
     async with database.turn():
-        transaction = _transaction(database, work, one_snapshot=one_snapshot)
+        transaction = _transaction(database, work, one_snapshot=one_snapshot, lane=lane, ends_s=ends_s)
         return await (_to_its_end(transaction) if database.is_sqlite else transaction)
 
 
-async def _transaction(database: Database, work: SqlWork[T], *, one_snapshot: bool) -> T:
-    async with database.writing(one_snapshot=one_snapshot) as connection:
+async def _transaction(database: Database, work: SqlWork[T], *, one_snapshot: bool, lane: Lane, ends_s: float) -> T:
+    async with database.writing(one_snapshot=one_snapshot, lane=lane) as connection:
         result = await work(connection)
+        if asyncio.get_running_loop().time() >= ends_s:
+            # A process that slept with what it had read. GET has said by its clock what becomes of an id (§3.3).
+            raise StoreUnavailable("sql", "the time was over before the COMMIT: rolled back")
         await connection.commit()
         return result
 
