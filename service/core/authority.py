@@ -9,6 +9,7 @@ from typing import assert_never
 from service.core.apart import AT_ONCE, note_failure
 from service.core.drain import Drain
 from service.core.load import Loader
+from service.core.unlinking import LATE_MS
 from service.domain.errors import DropgateError, StockUnavailable, Unavailable
 from service.domain.ids import SaleId
 from service.domain.road import Health, Step, next_step, wanted_authority
@@ -198,7 +199,7 @@ class AuthorityRoad:
         finally:
             if not arrived:
                 # Whoever slept in mid-load may have written into an epoch whose keys were unlinked meanwhile.
-                await self._sales.owe_unlink(sale.id, loading.epoch, self._clock.now_ms())
+                await self._sales.owe_unlink(sale.id, loading.epoch, self._clock.now_ms() + LATE_MS)
 
     async def _change(self, sale: Sale, to: Authority) -> Sale | None:
         changed = await self._sales.change_authority(

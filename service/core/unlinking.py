@@ -16,7 +16,8 @@ EPOCHS_A_TURN = 100
 LATE_MS = 600_000
 """An epoch is looked at again this long after it ended. A load call that was under way at its end may land after the
 first look, and has no meta to be refused by: it lives as long as its time-out, and what the kernel still holds of a
-connection that was given up for a few minutes more. A loader that sleeps longer owes the look itself (authority.py)."""
+connection that was given up for a few minutes more. A loader that sleeps longer owes that look itself (authority.py).
+"""
 
 
 class UnlinkSweep:
@@ -36,6 +37,6 @@ class UnlinkSweep:
     async def _unlink(self, owed: OwedUnlink) -> int:
         for slot in slots_of(owed.sale_id, owed.epoch, owed.segments):
             await self._stock.unlink(slot)
-        was_first_look = owed.due_at_ms < owed.ended_at_ms + LATE_MS
+        was_first_look = owed.due_at_ms == owed.ended_at_ms
         await self._sales.unlinked(owed, self._clock.now_ms() + LATE_MS if was_first_look else None)
         return 1

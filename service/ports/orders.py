@@ -263,7 +263,8 @@ class SaleStore(Protocol):
         """Its keys are gone, for good or until another look. One that was owed again meanwhile stays so."""
 
     async def owe_unlink(self, sale_id: SaleId, epoch: int, at_ms: int) -> None:
-        """Look at this epoch then, unless a look is due before it. Nothing, if it has not ended: its end will owe."""
+        """Look at this epoch again then, and not before. Nothing where its first look is still due, or where it has not
+        ended: that will owe."""
 
     async def acquire_lease(self, name: str, owner: str, now_ms: int, ttl_ms: int) -> bool:
         """Take or renew it; False while another owner's is alive."""

@@ -60,12 +60,12 @@ async def test_an_unlink_that_was_owed_anew_meanwhile_stays_owed(stores: Stores)
     (owed,) = await _one_owed(stores)
     await stores.sales.unlinked(owed, NOW + 60)
     (seen,) = await stores.sales.owed_unlinks(NOW + 60, 9)
-    await stores.sales.owe_unlink(SALE, seen.epoch, NOW + 50)
+    await stores.sales.owe_unlink(SALE, seen.epoch, NOW + 90)
     await stores.sales.unlinked(seen, None)
-    assert [it.due_at_ms for it in await stores.sales.owed_unlinks(LATER, 9)] == [NOW + 50]
+    assert [it.due_at_ms for it in await stores.sales.owed_unlinks(LATER, 9)] == [NOW + 90]
 
 
-async def test_an_unlink_is_owed_anew_unless_one_is_due_before_or_the_epoch_lives(stores: Stores) -> None:
+async def test_an_unlink_is_owed_anew_unless_its_first_look_is_due_or_the_epoch_lives(stores: Stores) -> None:
     (owed,) = await _one_owed(stores)
     await stores.sales.owe_unlink(SALE, owed.epoch, NOW + 70)
     assert await stores.sales.owed_unlinks(LATER, 9) == [owed]

@@ -41,8 +41,8 @@ async def done(database: Database, it: OwedUnlink, again_at_ms: int | None) -> N
 
 async def owe(database: Database, sale_id: SaleId, epoch: int, at_ms: int) -> None:
     row = tables.sale_epochs.c
-    later = or_(row.unlink_at_ms.is_(None), row.unlink_at_ms > at_ms)
-    this = (row.sale_id == sale_id, row.epoch == epoch, later)
+    looked_at = or_(row.unlink_at_ms.is_(None), row.unlink_at_ms > row.ended_at_ms)
+    this = (row.sale_id == sale_id, row.epoch == epoch, looked_at)
     await _execute(database, update(tables.sale_epochs).where(*this).values(unlink_at_ms=at_ms))
 
 
