@@ -39,7 +39,6 @@ MEANT = {
     "redis_timeout_s": "How long a call waits for Redis. A reserve call that takes longer is in doubt.",
     "redis_connect_timeout_s": "How long a connection to Redis may take.",
     "redis_pool_max": "Connections to Redis of one process.",
-    "sql_timeout_s": "How long a read or a free connection may take; a writing transaction has twice as long.",
     "sql_connect_timeout_s": "How long a connection to the database may take.",
     "broker_timeout_s": "For RocketMQ brokers. The embedded broker has bounds of its own and does not read it.",
     "transaction_check_interval_s": "Embedded broker: time between two check-backs of one half message.",

@@ -18,6 +18,10 @@ from pydantic_settings import (
 )
 
 
+CLOCKS_APART_S = 20.0
+"""What the clocks of a fleet, Redis's among them, may differ by at most."""
+
+
 class Settings(BaseSettings):
     """All of a process's settings, checked at start."""
 
@@ -74,7 +78,9 @@ class Settings(BaseSettings):
     redis_timeout_s: float = Field(default=1.0, gt=0, le=30)
     redis_connect_timeout_s: float = Field(default=1.0, gt=0, le=30)
     redis_pool_max: int = Field(default=32, ge=1, le=1_000)
-    sql_timeout_s: float = Field(default=5.0, gt=0, le=60)
+    sql_timeout_s: float = Field(default=5.0, gt=0, le=20)
+    """How long a read or a free connection may take; a writing transaction has twice as long. The same in all processes
+    of a fleet: a 404 after a loss of Redis counts on it."""
     sql_connect_timeout_s: float = Field(default=3.0, gt=0, le=60)
     sql_pool_max: int = Field(default=8, ge=1, le=200)
     """Connections of one process for transactions. Six more are for reads and for its view of the sales."""
@@ -110,6 +116,16 @@ class Settings(BaseSettings):
 
     log_json: bool = True
     log_level: str = "INFO"
+
+    @property
+    def sql_transaction_timeout_s(self) -> float:
+        """The longest that a transaction of orders lives: later it is rolled back, not committed."""
+        return 2 * self.sql_timeout_s
+
+    @property
+    def not_found_margin_s(self) -> float:
+        """A 404 comes this much after the deadline of older candidates: what read its clock before it has ended."""
+        return self.sql_transaction_timeout_s + CLOCKS_APART_S
 
     @property
     def in_doubt_max_s(self) -> float:

@@ -76,7 +76,7 @@ def open_database(settings: Settings) -> Database:
         url = f"sqlite+aiosqlite:///{settings.home / 'dropgate.db'}"
     options = DatabaseOptions(
         timeout_s=settings.sql_timeout_s,
-        transaction_timeout_s=settings.sql_timeout_s * 2,
+        transaction_timeout_s=settings.sql_transaction_timeout_s,
         connect_timeout_s=settings.sql_connect_timeout_s,
         pool_max=settings.sql_pool_max,
     )

@@ -66,7 +66,9 @@ class UseCases:
         self.producer = RegisteredProducer(adapters.transport, self.topics.order.name, self.checks.answer)
         self.timeouts = PaymentTimeouts(adapters.transport.publisher(), self.topics.payment_timeout.name)
         self.releases = Releases(self.directory, stock, orders)
-        self.reader = ReservationReader(self.directory, stock, orders, clock)
+        self.reader = ReservationReader(
+            self.directory, stock, orders, clock, margin_ms=int(settings.not_found_margin_s * 1000)
+        )
         self.endings = EndingService(self.directory, self.reader, orders, self.releases, clock)
         self.payments = PaymentService(orders, clock)
         self.adjusting = Adjusting(self.directory, stock, orders, clock)

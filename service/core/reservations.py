@@ -14,13 +14,15 @@ from service.ports.clock import Clock
 from service.ports.orders import OrderStore
 from service.ports.stock import Stock
 
-CLOCK_MARGIN_MS = 30_000
-"""A 404 waits this much longer than the deadline: longer than any transaction that read the clock before it may live,
-and than clocks of a fleet differ."""
-
 
 class ReservationReader:
-    def __init__(self, directory: SaleDirectory, stock: Stock, orders: OrderStore, clock: Clock) -> None:
+    """`margin_ms`: a 404 waits this much longer than the deadline. It is longer than any transaction that read its
+    clock before the deadline may live, and than the clocks of a fleet differ."""
+
+    def __init__(
+        self, directory: SaleDirectory, stock: Stock, orders: OrderStore, clock: Clock, *, margin_ms: int
+    ) -> None:
+        self.margin_ms = margin_ms
         self._directory = directory
         self._stock = stock
         self._orders = orders
@@ -63,10 +65,7 @@ class ReservationReader:
         order = await self._orders.order(id_)
         if order is not None:
             return order.as_reservation()
-        if known or _may_yet_appear(sale, now_ms):
+        deadline_ms = sale.older_deadline_ms
+        if known or (deadline_ms is not None and now_ms < deadline_ms + self.margin_ms):
             raise OutcomeUnknown(id_)
         raise NotFound("reservation", id_)
-
-
-def _may_yet_appear(sale: Sale, now_ms: int) -> bool:
-    return sale.older_deadline_ms is not None and now_ms < sale.older_deadline_ms + CLOCK_MARGIN_MS

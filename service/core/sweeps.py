@@ -13,7 +13,7 @@ from service.core.ending import EndingService
 from service.core.order_intake import OrderIntake
 from service.core.payments import PaymentService
 from service.core.release import Releases, by_slot, slot_of
-from service.core.reservations import CLOCK_MARGIN_MS, ReservationReader
+from service.core.reservations import ReservationReader
 from service.domain.batch import decode_batch
 from service.domain.check_back import Verdict
 from service.domain.errors import EpochChanged, InDoubt, NotFound, OutcomeUnknown, Permanent, UndecodableMessage
@@ -188,7 +188,7 @@ class WaitingPaymentsSweep:
         """Those whose order is there first: nothing that waits for its deadline can stand before them."""
         limit = PAYMENTS_A_TURN + len(self._apart.resting())
         with_order = await self._orders.payments_with_order(limit)
-        overdue = await self._orders.overdue_payments(self._clock.now_ms() - CLOCK_MARGIN_MS, limit)
+        overdue = await self._orders.overdue_payments(self._clock.now_ms() - self._reader.margin_ms, limit)
         found = {stored.payment.id: stored for stored in (*with_order, *overdue)}
         return await self._apart.each(found.values(), lambda stored: stored.payment.id, self._settle)
 
@@ -208,7 +208,7 @@ class WaitingPaymentsSweep:
             sale = await self._directory.current(sale_of(id_))
         except NotFound:
             return False
-        patience_ms = sale.rules.queue_deadline_s * 1000 + CLOCK_MARGIN_MS
+        patience_ms = sale.rules.queue_deadline_s * 1000 + self._reader.margin_ms
         if self._clock.now_ms() < stored.received_at_ms + patience_ms:
             return True
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.reservations import CLOCK_MARGIN_MS
 from service.domain.payment import PaymentOutcome
 from tests.fixtures.sql import id_of
 from tests.fixtures.stage import Stage
@@ -57,7 +56,7 @@ async def test_a_payment_for_an_id_that_nobody_knows_is_refunded_after_the_deadl
     assert await stage.pay(unknown, "pay-1") is PaymentOutcome.WAITING
     await stage.first.sweep("payments")
     assert (await stage.ledger()).sql.payments_waiting == 1
-    await stage.jump(sale.rules.queue_deadline_s + CLOCK_MARGIN_MS / 1000 + 1)
+    await stage.jump(sale.rules.queue_deadline_s + stage.settings.not_found_margin_s + 1)
     await stage.quiet()
     sql = (await stage.ledger()).sql
     assert (sql.payments_succeeded, sql.payments_waiting, sql.refunds) == (1, 0, 1)

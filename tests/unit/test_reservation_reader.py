@@ -47,7 +47,8 @@ class Stores:
 
 
 def reader(stores: Stores) -> ReservationReader:
-    return ReservationReader(cast(SaleDirectory, stores), cast(Stock, stores), cast(OrderStore, stores), stores.clock)
+    directory, stock, orders = cast(SaleDirectory, stores), cast(Stock, stores), cast(OrderStore, stores)
+    return ReservationReader(directory, stock, orders, stores.clock, margin_ms=30_000)
 
 
 async def test_the_clock_is_read_before_the_stores() -> None:
