@@ -27,7 +27,10 @@ def audit(
     home: Home = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check I1-I6: exit code 0 if every sale balances and nothing is under way any more, 1 if not."""
+    """Check that the books of every sale balance: units in SQL and in Redis, buyers' limits, payments.
+
+    Exit code 0 if all balance and nothing is under way any more, 1 if not.
+    """
 
     async def work(services: OperatorServices) -> Sequence[Ledger]:
         async def look() -> Sequence[Ledger]:
@@ -67,13 +70,25 @@ def _print(ledgers: Sequence[Ledger]) -> None:
         say("There are no sales: nothing to audit.")
     for ledger in ledgers:
         print_ledger(ledger)
+    if len(ledgers) > 1:
+        say(_verdict_on_all(ledgers))
+
+
+def _verdict_on_all(ledgers: Sequence[Ledger]) -> str:
+    broken = [ledger.sale_id for ledger in ledgers if not ledger.balanced]
+    unknown = [ledger.sale_id for ledger in ledgers if ledger.balanced and not ledger.quiet]
+    if broken:
+        return f"\n✗ {len(broken)} of {len(ledgers)} sales do NOT balance: {', '.join(broken)}"
+    if unknown:
+        return f"\n– {len(unknown)} of {len(ledgers)} sales are not known yet: {', '.join(unknown)}"
+    return f"\n✓ All {len(ledgers)} sales balance."
 
 
 def print_ledger(ledger: Ledger) -> None:
     """The table of one sale, and what is wrong with it."""
     rows = [(row.invariant, row.where, row.what, row.figures, row.mark) for row in rows_of(ledger)]
     title = f"Sale {ledger.sale_id} (authority {ledger.authority}, epoch {ledger.epoch})"
-    console().print(table(title, ("", "in", "what must hold", "units", "ok"), rows))
+    console().print(table(title, ("rule", "in", "what must hold", "figures", "ok"), rows, whole_words=("rule", "in")))
     for problem in ledger.problems():
         say(f"✗ {problem}")
     for sentence in ledger.under_way():

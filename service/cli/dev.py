@@ -7,7 +7,10 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterator
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +27,12 @@ KEYS = "keys.json"
 RUNNING = "running.json"
 LOCK = "dev.lock"
 
+READY_WAIT_S = 10.0
+"""How long the welcome waits for /readyz; after it, it says what is missing, and everything goes on trying."""
+READY_LOOK_S = 0.1
+READY_TIMEOUT_S = 3.0
+"""Of one look: longer than the server takes to give up on a component."""
+
 
 class Key(msgspec.Struct, frozen=True):
     """A bearer key for development, with its secret."""
@@ -39,6 +48,8 @@ class DevKeys(msgspec.Struct, frozen=True, kw_only=True):
     payments: Key
     operator: Key
     payment_secret: str
+    participant: Key | None = None
+    """None in a file that an older release made: the next start makes one."""
 
 
 class RunningFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +68,54 @@ async def run_dev(settings: Settings, stop: asyncio.Event) -> int:
         await migrate(settings)
         await create_topics(settings)
         keys = await development_keys(settings)
+        sales = await _count_sales(settings)
+        greeting: set[asyncio.Task[None]] = set()
 
-        def ready(running: Running) -> None:
-            announce(running.url or "")
-            say(welcome(settings, keys, running.url or ""))
+        def started(running: Running) -> None:
+            url = running.url or ""
+            announce(url)
+            greeting.add(asyncio.create_task(greet(settings, keys, url, sales)))
 
-        return await run(with_secret(settings, keys), frozenset(Part), stop=stop, on_ready=ready)
+        try:
+            return await run(with_secret(settings, keys), frozenset(Part), stop=stop, on_ready=started)
+        finally:
+            for task in greeting:
+                task.cancel()
+
+
+async def greet(settings: Settings, keys: DevKeys, url: str, sales: int) -> None:
+    """Say that it is ready once it is; or, after a bounded wait, what is missing."""
+    deadline = time.monotonic() + READY_WAIT_S
+    while True:
+        missing = await asyncio.to_thread(what_is_missing, url)
+        if not missing or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(READY_LOOK_S)
+    say(welcome(settings, keys, url, sales=sales, missing=missing))
+
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A proxy of the environment is not for a server on this machine."""
+
+
+def what_is_missing(url: str) -> list[str]:
+    """What /readyz says; empty: ready."""
+    try:
+        with _DIRECT.open(f"{url}/readyz", timeout=READY_TIMEOUT_S):
+            return []
+    except urllib.error.HTTPError as error:
+        with error:
+            found: list[str] = json.load(error).get("missing", [])
+        return found or [f"/readyz answers {error.code}"]
+    except (OSError, ValueError) as error:
+        return [f"no answer from {url}/readyz: {error}"]
+
+
+async def _count_sales(settings: Settings) -> int:
+    from service.bootstrap import operator
+
+    async with operator(settings) as services:
+        return len(await services.sales.list())
 
 
 def make_home(home: Path) -> None:
@@ -90,25 +143,34 @@ async def development_keys(settings: Settings) -> DevKeys:
     """The keys of HOME/keys.json; made on the first start."""
     path = settings.home / KEYS
     try:
-        return msgspec.json.decode(path.read_bytes(), type=DevKeys)
+        keys = msgspec.json.decode(path.read_bytes(), type=DevKeys)
     except FileNotFoundError:
         keys = await _new_keys(settings)
     except msgspec.MsgspecError as error:
         raise Failure(f"{path} cannot be read ({error}). Move it away; new keys are made then.") from None
+    else:
+        if keys.participant is not None:
+            return keys
+        keys = msgspec.structs.replace(keys, participant=await _new_key(settings, "participant"))
     write_private(path, json.dumps(msgspec.to_builtins(keys), indent=2) + "\n")
     return keys
 
 
 async def _new_keys(settings: Settings) -> DevKeys:
+    return DevKeys(
+        storefront=await _new_key(settings, "storefront"),
+        payments=await _new_key(settings, "payments"),
+        operator=await _new_key(settings, "operator"),
+        participant=await _new_key(settings, "participant"),
+        payment_secret="pay_" + secrets.token_urlsafe(24),
+    )
+
+
+async def _new_key(settings: Settings, role: str) -> Key:
     from service.bootstrap import create_key
     from service.core.keys import Role
 
-    storefront, payments, operator = [
-        Key(*await create_key(settings, role)) for role in (Role.STOREFRONT, Role.PAYMENTS, Role.OPERATOR)
-    ]
-    return DevKeys(
-        storefront=storefront, payments=payments, operator=operator, payment_secret="pay_" + secrets.token_urlsafe(24)
-    )
+    return Key(*await create_key(settings, Role(role)))
 
 
 def write_private(path: Path, text: str) -> None:
@@ -146,30 +208,31 @@ class _Announce:
         write_private(self.path, json.dumps(msgspec.to_builtins(RunningFile(url=url, pid=os.getpid()))) + "\n")
 
 
-def welcome(settings: Settings, keys: DevKeys, url: str) -> str:
+def welcome(settings: Settings, keys: DevKeys, url: str, *, sales: int = 0, missing: Sequence[str] = ()) -> str:
     """What a person who has just started it wants to know."""
-    return "\n".join(
-        [
-            f"Dropgate is ready at {url}",
-            f"  data  {settings.home.absolute()}",
-            f"  keys  {settings.home.absolute() / KEYS} (storefront, payments, operator, payment_secret)",
-            "A first sale, to paste into another terminal:",
-            *(f"  {line}" for line in first_calls(url, keys)),
-            "Ctrl-C stops it; nothing is lost.",
-        ]
-    )
+    home = settings.home.absolute()
+    lines = [f"Dropgate is ready at {url}"]
+    if missing:
+        lines = [f"Dropgate answers at {url}, but is NOT ready:", *(f"  ✗ {sentence}" for sentence in missing)]
+    lines += [f"  data  {home}", f"  keys  {home / KEYS} (storefront, payments, participant, operator, payment_secret)"]
+    if sales:
+        lines.append(f"It has {sales} {'sale' if sales == 1 else 'sales'}: `dropgate sale show` lists them.")
+    else:
+        lines += ["A first sale, to paste into another terminal:", *(f"  {line}" for line in first_calls(url, keys))]
+    return "\n".join([*lines, "Ctrl-C stops it; nothing is lost."])
 
 
 def first_calls(url: str, keys: DevKeys) -> tuple[str, ...]:
     """Make a sale, open it, reserve a unit."""
     sale = {"id": "first-drop", "sku": "tee-black-m", "stock": 100, "price": 4900, "currency": "EUR"}
+    reserve = f"{url}/v1/sales/first-drop/reservations"
     return (
         _curl(f"{url}/admin/v1/sales", keys.operator, sale | {"limit_per_buyer": 1}),
         _curl(f"{url}/admin/v1/sales/first-drop/open", keys.operator, {"warm": True}),
-        _curl(f"{url}/v1/sales/first-drop/reservations", keys.storefront, {"buyer_id": "buyer-1", "quantity": 1}),
+        _curl(reserve, keys.storefront, {"buyer_id": "buyer-1", "quantity": 1}, "-H 'Idempotency-Key: first-try' "),
     )
 
 
-def _curl(url: str, key: Key, body: dict[str, object]) -> str:
-    headers = f"-H 'Authorization: Bearer {key.key}' -H 'Content-Type: application/json'"
-    return f"curl -sS {url} {headers} -d '{json.dumps(body)}'"
+def _curl(url: str, key: Key, body: dict[str, object], more: str = "") -> str:
+    headers = f"-H 'Authorization: Bearer {key.key}' -H 'Content-Type: application/json' {more}"
+    return f"curl -sS {url} {headers}-d '{json.dumps(body)}'"

@@ -49,7 +49,10 @@ def ledger_view(ledger: Ledger) -> dict[str, object]:
         "under_way": list(ledger.under_way()),
         "problems": list(ledger.problems()),
         "sql": asdict(ledger.sql),
-        "slots": {str(segment): None if slot is None else asdict(slot) for segment, slot in ledger.slots.items()},
+        "segments": [
+            {"segment": segment, "readable": slot is not None, **({} if slot is None else asdict(slot))}
+            for segment, slot in sorted(ledger.slots.items())
+        ],
         "checks": [asdict(row) for row in rows_of(ledger)],
     }
 
@@ -60,7 +63,7 @@ def _sql_rows(ledger: Ledger, sql: SqlTerms) -> Iterator[Row]:
         "available": sql.available,
         "awaiting payment": sql.awaiting_payment,
         "paid": sql.paid,
-        "refunded, kept": sql.refunded_kept,
+        "refunded without restock": sql.refunded_kept,
         "under review": sql.under_review,
     }
     yield Row(

@@ -12,8 +12,8 @@ from typer.core import TyperGroup
 
 from service.cli import audit, key, migrate, sale, serve, topics
 from service.cli.demo import command as demo
-from service.cli.output import Failure, explain, say, say_error
-from service.domain.errors import DropgateError
+from service.cli.output import Failure, explain, refused_by_system, say, say_error
+from service.domain.errors import DropgateError, SettingRefused
 
 
 class DropgateCommand(TyperGroup):
@@ -27,6 +27,11 @@ class DropgateCommand(TyperGroup):
             raise typer.Exit(failure.code) from None
         except DropgateError as error:
             say_error(f"dropgate: {explain(error)}")
+            raise typer.Exit(2 if isinstance(error, SettingRefused) else 1) from None
+        except BrokenPipeError:  # Typer's: whoever read our output has gone
+            raise
+        except OSError as error:
+            say_error(f"dropgate: {refused_by_system(error)}")
             raise typer.Exit(1) from None
 
 
@@ -53,7 +58,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     _show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", metavar="", callback=_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """Options of every command."""

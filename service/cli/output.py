@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,23 @@ Home = Annotated[
         "--home", metavar="DIR", help="Folder of the embedded stack (default: the setting `home`, .dropgate)."
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON for machines.")]
+"""`metavar=""` at every flag: Typer's help would show a type behind a name that takes no value."""
+
+
+def whole(option: str, *, least: int = 0, most: int | None = None) -> Callable[[int | str], int]:
+    """A parser of whole numbers. Typer's own reads 49.00 as 49 and 4_900 as 4900: a price that nobody meant."""
+
+    def parse(text: int | str) -> int:
+        digits = str(text)
+        if digits.isascii() and digits.isdecimal() and int(digits) >= least and (most is None or int(digits) <= most):
+            return int(digits)
+        bounds = f"of {least:,} or more" if most is None else f"from {least:,} to {most:,}"
+        raise typer.BadParameter(
+            f"{digits!r} is not a whole number {bounds}, in digits only.", param_hint=f"'{option}'"
+        )
+
+    return parse
 
 
 class Failure(Exception):
@@ -43,13 +60,36 @@ def explain(error: DropgateError) -> str:
         case InvalidRequest(field=field, problem=problem):
             return f"{field}: {problem}"
         case SettingRefused(setting=setting, problem=problem):
-            return f"{setting}: {problem}"
+            return _wrong_setting(_setting_problem((setting,), problem))
         case Conflict(conflict=code):
-            return f"The state forbids it now: {code.replace('_', ' ')}."
+            return _conflict(code)
         case Unavailable(what=what, why=why):
             return f"{what} is away{f': {why}' if why else ''}. Nothing was written; try again once it is back."
         case _:
             return str(error)
+
+
+_REMEDIES = {
+    "sale_is_draft": "The sale is draft: run `dropgate sale warm SALE`, or `dropgate sale open SALE --warm`.",
+    "sale_not_warm": "The sale is not loaded: run `dropgate sale warm SALE`, or open it with --warm.",
+    "sale_exists": "The id is another sale's, with other rules: `dropgate sale show SALE` has them. Choose another id.",
+    "sale_changed_meanwhile": "Somebody else acted on it at the same time: look at it, then do it again.",
+}
+"""Where a command line says it in other words than HTTP."""
+
+
+def _conflict(code: str) -> str:
+    """What forbids it, and what to do: the words of the HTTP API."""
+    from service.api.problems import OTHER, WORDS
+
+    words = WORDS.get(code, OTHER)
+    return _REMEDIES.get(code) or f"{words.title}. {words.remedy}"
+
+
+def refused_by_system(error: OSError) -> str:
+    """A file or folder that cannot be used, in one sentence."""
+    where = "" if error.filename is None else f" {os.fsdecode(error.filename)}"
+    return f"The system refuses{where}: {error.strerror or error}. Look at the folder (--home) and its permissions."
 
 
 def load_settings(**overrides: object) -> Settings:
@@ -64,15 +104,31 @@ def load_settings(**overrides: object) -> Settings:
     try:
         return Settings(**wanted)
     except ValidationError as error:
-        problems = "; ".join(_setting_problem(found["loc"], found["msg"]) for found in error.errors())
-        raise Failure(f"A setting is wrong. {problems}", code=2) from None
+        problems = [
+            _setting_problem(found["loc"], _WORDS.get(found["type"], found["msg"]), wanted) for found in error.errors()
+        ]
+        raise Failure(_wrong_setting("; ".join(problems)), code=2) from None
     except TOMLDecodeError as error:
         raise Failure(f"dropgate.toml is not TOML: {error}", code=2) from None
 
 
-def _setting_problem(where: Sequence[int | str], message: str) -> str:
+_WORDS = {"extra_forbidden": "there is no such setting"}
+"""Where pydantic's words would not help a person."""
+
+
+def _wrong_setting(problems: str) -> str:
+    return f"A setting is wrong. {problems.rstrip('.')}."
+
+
+def _setting_problem(where: Sequence[int | str], message: str, options: Collection[str] = ()) -> str:
+    """Where the value comes from, and what is wrong with it; never the value, which may be a secret."""
     name = str(where[0]) if where else "settings"
-    return f"DROPGATE_{name.upper()}: {message}"
+    variable = f"DROPGATE_{name.upper()}"
+    if name in options:
+        return f"--{name}: {message}"
+    if any(known.upper() == variable for known in os.environ):
+        return f"{variable}: {message}"
+    return f"{name} in dropgate.toml: {message}"
 
 
 def configure_logs(settings: Settings, *, quiet: bool = False) -> None:
@@ -81,7 +137,7 @@ def configure_logs(settings: Settings, *, quiet: bool = False) -> None:
 
     chosen = "log_json" in settings.model_fields_set
     as_json = settings.log_json if chosen else not sys.stderr.isatty()
-    configure(json=as_json, level="WARNING" if quiet else settings.log_level)
+    configure(json=as_json, level=settings.log_level, at_least="WARNING" if quiet else None)
 
 
 def say(text: str) -> None:
@@ -102,15 +158,27 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
 
 
-def table(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]], *, right: Iterable[str] = ()) -> Table:
-    """A table in the house style; the columns named in `right` hold numbers."""
+def table(
+    title: str,
+    columns: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[str] = (),
+    whole_words: Iterable[str] = (),
+) -> Table:
+    """A table in the house style; `right` names columns of numbers, `whole_words` those that are never broken."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     made = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    numbers = frozenset(right)
+    numbers, unbroken = frozenset(right), frozenset(whole_words)
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+        made.add_column(
+            column,
+            justify="right" if column in numbers else "left",
+            overflow="fold",
+            no_wrap=column in numbers or column in unbroken,
+        )
     for row in rows:
         made.add_row(*row)
     return made

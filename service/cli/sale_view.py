@@ -5,6 +5,24 @@ from __future__ import annotations
 from service.domain.event import rfc3339
 from service.domain.sale import Sale
 
+# ISO 4217: the currencies whose unit is not a hundred minor ones.
+NO_MINOR = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split())  # noqa: SIM905
+THOUSANDTHS = frozenset({"BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"})
+
+
+def money(minor: int, currency: str) -> str:
+    """For people: 4900 minor units of EUR are 49.00 EUR."""
+    digits = 0 if currency in NO_MINOR else 3 if currency in THOUSANDTHS else 2
+    whole, part = divmod(minor, 10**digits)
+    return f"{whole:,}{f'.{part:0{digits}}' if digits else ''} {currency}"
+
+
+def sale_facts(sale: Sale) -> dict[str, object]:
+    """The same for people."""
+    facts = sale_view(sale)
+    price = money(sale.rules.price, sale.rules.currency)
+    return {**facts, "lost": "yes" if sale.lost else "no", "price": f"{price} ({sale.rules.price} minor units)"}
+
 
 def sale_view(sale: Sale) -> dict[str, object]:
     """Prices in minor units of the currency, times in RFC 3339."""

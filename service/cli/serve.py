@@ -20,11 +20,11 @@ Host = Annotated[str | None, typer.Option("--host", help="Address to listen on (
 Port = Annotated[
     int | None, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one (default: the setting `port`).")
 ]
-ExitWithParent = Annotated[bool, typer.Option("--exit-with-parent", hidden=True)]
+ExitWithParent = Annotated[bool, typer.Option("--exit-with-parent", metavar="", hidden=True)]
 
 
 class Topic(StrEnum):
-    """What `dropgate consume` can consume."""
+    """What `dropgate consume` can do."""
 
     ORDER = "order"
     TIMEOUT = "timeout"
@@ -35,7 +35,7 @@ READY = {
     "api": "The API is ready at {url}. Ctrl-C stops it.",
     "order": "Orders are being made. Ctrl-C stops it.",
     "timeout": "Unpaid orders are being timed out. Ctrl-C stops it.",
-    "events": "Events are being read. Ctrl-C stops it.",
+    "events": "Events are being sent to the broker. Ctrl-C stops it.",
     "keeper": "The keeper is running. Ctrl-C stops it.",
 }
 
@@ -45,13 +45,13 @@ def serve(home: Home = None, host: Host = None, port: Port = None) -> None:
     _run_part("api", load_settings(home=home, host=host, port=port))
 
 
-def consume(topic: Annotated[Topic, typer.Argument(help="Which topic to consume.")], home: Home = None) -> None:
-    """Consume one topic: make orders, time them out, or read their events."""
+def consume(topic: Annotated[Topic, typer.Argument(help="Which work to do.")], home: Home = None) -> None:
+    """Run one consumer: make orders, time them out, or (the relay) send their events to the broker."""
     _run_part(topic.value, load_settings(home=home))
 
 
 def keeper(home: Home = None) -> None:
-    """Run the keeper: sweeps, repairs, and the road of authority. Several may run; one leads."""
+    """Run the keeper: it loads sales into Redis, rebuilds what was lost, ends what is overdue. Several may run."""
     _run_part("keeper", load_settings(home=home))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from service.settings import Settings
 
 T = TypeVar("T")
+
+EMBEDDED = "embedded"
+DATABASE = "dropgate.db"
 
 
 def with_operator(home: Path | None, work: Callable[[OperatorServices], Awaitable[T]]) -> T:
@@ -50,9 +54,23 @@ async def _with_operator(settings: Settings, work: Callable[[OperatorServices], 
         return await work(services)
 
 
+def check_home(settings: Settings) -> None:
+    """Failure where the embedded stack was never made in this folder: a command that only looks makes no folders."""
+    home = settings.home
+    if settings.database_url == EMBEDDED and not (home / DATABASE).exists():
+        raise Failure(
+            f"There is nothing of Dropgate in {home.absolute()}: did you mean another --home? "
+            "To begin there, run `dropgate migrate`, or `dropgate dev`."
+        )
+    if settings.database_url == EMBEDDED and not os.access(home / DATABASE, os.W_OK):
+        raise Failure(f"You may not write to {home.absolute() / DATABASE}: every command needs to.")
+
+
 async def check_schema(settings: Settings) -> None:
     """Failure with the remedy unless the database is as this release needs it."""
     from service.bootstrap import schema_problem
+
+    check_home(settings)
 
     if (problem := await schema_problem(settings)) is not None:
         raise Failure(problem if "dropgate migrate" in problem else f"{problem} Remedy: run `dropgate migrate`.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from service.cli.output import AsJson, Home, print_json, say, say_error
-from service.cli.services import with_settings
+from service.cli.services import check_home, quiet_settings, with_settings
 
 topics = typer.Typer(no_args_is_help=True, help="The broker's topics and consumer groups.")
 
@@ -29,6 +29,7 @@ def check(home: Home = None, as_json: AsJson = False) -> None:
     """Say which topics, types or groups are not as they must be. Exit code 1 if any."""
     from service.bootstrap import check_topics
 
+    check_home(quiet_settings(home))
     missing = list(with_settings(home, check_topics))
     if as_json:
         print_json({"ok": not missing, "missing": missing})

@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from service.domain.errors import SettingRefused
 from service.observability.actions import Action
 
 LogValue = str | int | float | bool | None
@@ -28,9 +29,16 @@ def error(action: Action, **facts: LogValue) -> None:
     _logger.error(action.value, **facts)
 
 
-def configure(*, json: bool, level: str) -> None:
-    """To standard error: JSON lines for machines, coloured lines for people."""
-    threshold = logging.getLevelNamesMapping()[level.upper()]
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+def configure(*, json: bool, level: str, at_least: str | None = None) -> None:
+    """To standard error: JSON lines for machines, coloured lines for people. Lines below `level`, and below `at_least`
+    where a command wants quiet, are not written."""
+    if level.upper() not in LEVELS:
+        raise SettingRefused("log_level", f"is one of {', '.join(LEVELS)}")
+    names = logging.getLevelNamesMapping()
+    threshold = max(names[level.upper()], names[at_least or "DEBUG"])
     renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer()
     structlog.configure(
         processors=[

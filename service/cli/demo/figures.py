@@ -18,7 +18,8 @@ class Figures:
     refused: int = 0
     retries: Counter[str] = field(default_factory=Counter)
     """By the answer that was none."""
-    asked_again: int = 0
+    told_again: Counter[str] = field(default_factory=Counter)
+    """What those heard who sent an answered request again, with the same key."""
     replayed: int = 0
     requests: int = 0
     in_doubt: int = 0
@@ -30,6 +31,10 @@ class Figures:
     def surprise(self, what: str) -> None:
         """An answer that no buyer of the demo should get."""
         self.unexpected[what] += 1
+
+    @property
+    def asked_again(self) -> int:
+        return self.told_again.total()
 
     @property
     def retried(self) -> int:

@@ -11,8 +11,9 @@ PRICE = 4900
 CURRENCY = "EUR"
 
 MIN_WINDOW_S, MAX_WINDOW_S = 6, 60
-WINNERS_A_SECOND = 50
+WINNERS_A_SECOND = 66
 """How many orders the tills get through even on a machine that is busy with other things."""
+STOCK_MAX, BUYERS_A_UNIT = 1_000, 20
 SECOND_WAVE_FACTOR = 3
 ASKS_AGAIN = 0.05
 
@@ -74,9 +75,14 @@ def second_wave_buyer(seed: int, number: int) -> Buyer:
     return Buyer(number=number, deed=Deed.PAY, charge=first.charge, asks_again=first.asks_again)
 
 
-def payment_window_s(stock: int) -> int:
+def stock_for(buyers: int) -> int:
+    """Units where nobody says how many: few enough for a rush, however many come."""
+    return min(STOCK_MAX, max(1, buyers // BUYERS_A_UNIT))
+
+
+def payment_window_s(winners: int) -> int:
     """Long enough for everyone who means to pay, and no longer: an audience waits for those who do not."""
-    return min(MAX_WINDOW_S, max(MIN_WINDOW_S, stock // WINNERS_A_SECOND))
+    return min(MAX_WINDOW_S, max(MIN_WINDOW_S, winners // WINNERS_A_SECOND))
 
 
 def second_wave(losers: list[int], units_back: int) -> list[int]:

@@ -54,6 +54,7 @@ class Report:
     refused: int
     retries: dict[str, int]
     asked_again: int
+    told_again: dict[str, int]
     replayed: int
     paid: int
     cancelled: int
@@ -110,11 +111,11 @@ class Report:
         books = self.books
         yield "buyers", f"{self.buyers:,}", f"for {self.stock:,} units"
         yield "accepted", f"{self.accepted:,}", f"p50 {_ms(self.accept_p50_ms)}, p99 {_ms(self.accept_p99_ms)}"
-        yield "told sold out", f"{self.refused:,}", ""
-        again = f"{self.replayed:,} got their reservation again"
-        yield "asked again, same key", f"{self.asked_again:,}", again
+        yield "left with sold out", f"{self.refused:,}", "of them, some heard it twice or more"
+        again = ", ".join(f"{count:,} {what}" for what, count in self.told_again.items())
+        yield "sent twice, same key", f"{self.asked_again:,}", again
         answers = ", ".join(f"{count:,} × {what}" for what, count in self.retries.items())
-        yield "retried, no answer yet", f"{sum(self.retries.values()):,}", answers
+        yield "told to try again", f"{sum(self.retries.values()):,}", answers or "a part was late or full: never"
         yield "paid", f"{self.paid:,}", _mark(self.paid == books.paid, "buyers and SQL agree")
         yield "cancelled by the buyer", f"{self.cancelled:,}", "the unit came back"
         yield "expired unpaid", f"{self.expired:,}", "the unit came back"
@@ -122,7 +123,7 @@ class Report:
         yield (
             "paid too late or twice",
             f"{books.refunds:,}",
-            _mark(self.refunds_told == books.refunds, "one refund each"),
+            _mark(self.refunds_told == books.refunds, "one refund each" if books.refunds else "nothing to refund"),
         )
         yield "oversold", f"{self.oversold:,}", _mark(self.oversold == 0)
         yield "lost", f"{self.lost:,}", _mark(self.lost == 0)

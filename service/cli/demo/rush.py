@@ -26,6 +26,15 @@ class Reserves(Protocol):
 Won = Callable[[Buyer], Awaitable[None]]
 
 
+def _heard(answer: Answer) -> str:
+    """Of a request that was sent again: in words, for the result."""
+    if answer.replayed:
+        return "got their reservation again"
+    if answer.is_reservation:
+        return "won this time"
+    return "heard sold out again" if answer.code in SELLS_NO_MORE else "heard nothing"
+
+
 @dataclass(slots=True)
 class Rush:
     """One wave. `losers` may try again; `undecided` never got an answer."""
@@ -49,7 +58,7 @@ class Rush:
             answers = [await self.shop.reserve(buyer)]
             if buyer.asks_again and answers[0].status not in NOT_AN_ANSWER:
                 answers.append(await self.shop.reserve(buyer))
-                self.figures.asked_again += 1
+                self.figures.told_again[_heard(answers[1])] += 1
                 self.figures.replayed += answers[1].replayed
             await self._sort(buyer, answers)
             self.done += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -44,6 +44,30 @@ class Screen:
             with suppress(asyncio.CancelledError):
                 await live
 
+    @asynccontextmanager
+    async def counting(self, what: str, count: Callable[[], str]) -> AsyncIterator[None]:
+        """Show how far something has come whose end is not known, until the block ends."""
+        self.say(f"{what} …")
+        follow = self._spinner if self._console.is_terminal else self._counts
+        live = asyncio.create_task(follow(what, count))
+        try:
+            yield
+        finally:
+            live.cancel()
+            with suppress(asyncio.CancelledError):
+                await live
+
+    async def _spinner(self, what: str, count: Callable[[], str]) -> None:
+        with self._console.status("") as status:
+            while True:
+                status.update(f"{what}: {count()}")
+                await asyncio.sleep(TICK_S)
+
+    async def _counts(self, what: str, count: Callable[[], str]) -> None:
+        while True:
+            await asyncio.sleep(LINE_EVERY_S)
+            self.say(f"{what}: {count()}")
+
     async def _bar(self, what: str, wave: Wave, total: int, live: _Live) -> None:
         columns = (
             TextColumn("{task.description}"),
@@ -77,4 +101,5 @@ class _Live:
     def __call__(self) -> str:
         figures = self._figures
         rate = (figures.requests - self._requests_before) / max(0.001, self._watch.seconds)
-        return f"{figures.accepted:,} won, {figures.refused:,} sold out, {figures.retried:,} retried, {rate:,.0f}/s"
+        told = f"{figures.accepted:,} won, {figures.refused:,} answers sold out"
+        return f"{told}, {figures.retried:,} told to try again, {rate:,.0f}/s"

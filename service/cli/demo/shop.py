@@ -20,8 +20,8 @@ from service.cli.demo.plan import CURRENCY, PRICE, SALE, Buyer, backoff_s
 from service.cli.dev import DevKeys
 from service.domain.ids import BuyerId, SaleId, reservation_id
 
-CONNECTIONS = 160
-"""Enough for the rush's workers and the tills' clerks: neither waits for the other."""
+CONNECTIONS = 128
+"""One for each of the rush's workers and of the tills' clerks: neither waits for the other."""
 REQUEST_TIMEOUT_S = 15.0
 MAX_ATTEMPTS = 20
 NOT_AN_ANSWER = frozenset({0, 429, 500, 502, 503, 504})

@@ -57,9 +57,10 @@ class Story:
         tills = Tills(shop=self.shop, witness=self.witness, figures=self.figures)
         async with _clerks(tills):
             losers, rush_s, requests = await self._first_wave(tills)
-            self.screen.say("Winners pay, cancel or forget; forgotten units come back …")
-            await tills.queue.join()
-            await tills.serve_late()
+            async with self.screen.counting("Winners pay, cancel or forget", lambda: _at_tills(tills, self.figures)):
+                await tills.queue.join()
+            async with self.screen.counting("Forgotten units come back", lambda: f"{tills.lapsing:,} not yet"):
+                await tills.serve_late()
             await self._second_waves(tills, losers)
         self.screen.say("Waiting until nothing is under way …")
         return self._report(tills, await self._quiet_books(), rush_s, requests / rush_s)
@@ -73,7 +74,7 @@ class Story:
             "price": PRICE,
             "currency": CURRENCY,
             "limit_per_buyer": 1,
-            "payment_window_s": payment_window_s(self.cast.stock),
+            "payment_window_s": payment_window_s(min(self.cast.stock, self.cast.buyers)),
         }
         await self.shop.operate("POST", "sales", rules)
         await self.shop.operate("POST", f"sales/{SALE}/warm", {})
@@ -145,6 +146,7 @@ class Story:
             refused=figures.refused,
             retries=dict(figures.retries),
             asked_again=figures.asked_again,
+            told_again=dict(figures.told_again.most_common()),
             replayed=figures.replayed,
             paid=told[Status.PAID],
             cancelled=reasons.get("buyer_cancelled", 0),
@@ -163,6 +165,10 @@ class Story:
             total_s=self.watch.seconds,
             books=found,
         )
+
+
+def _at_tills(tills: Tills, figures: Figures) -> str:
+    return f"{tills.served:,} of {figures.accepted:,} have"
 
 
 @asynccontextmanager

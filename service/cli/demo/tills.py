@@ -17,7 +17,8 @@ from service.cli.demo.witness import Witness
 from service.domain.reservation import FINAL, Status
 
 CLERKS = 64
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.25, 2.0
+"""As docs/integrate.md tells a storefront to poll; an order takes a moment, so the first look waits too."""
 PATIENCE_S = 60.0
 """How long a winner waits for what must come. Who waited in vain is forgotten: the demo fails."""
 
@@ -44,6 +45,9 @@ class Tills:
     queue: asyncio.Queue[Buyer] = field(default_factory=asyncio.Queue)
     later: list[tuple[float, Buyer]] = field(default_factory=list)
     forgotten: list[str] = field(default_factory=list)
+    served: int = 0
+    lapsing: int = 0
+    """Forgotten orders whose end was not seen yet."""
     reasons: Counter[str] = field(default_factory=Counter)
     """Why reservations ended, each counted once."""
     _ended: set[str] = field(default_factory=set)
@@ -57,6 +61,7 @@ class Tills:
             buyer = await self.queue.get()
             try:
                 await self.serve(buyer)
+                self.served += 1
             finally:
                 self.queue.task_done()
 
@@ -65,6 +70,7 @@ class Tills:
         if buyer.deed is Deed.CANCEL:
             await self._cancel(id_)
             return
+        await asyncio.sleep(FIRST_LOOK_S)
         body = await self._wait_for(id_, ENDED | {Status.AWAITING_PAYMENT})
         if body is None or body["status"] != Status.AWAITING_PAYMENT:
             return
@@ -76,12 +82,14 @@ class Tills:
     async def serve_late(self) -> None:
         """See every forgotten order end, the earliest first."""
         waiting, self.later = sorted(self.later, key=lambda entry: entry[0]), []
+        self.lapsing = len(waiting)
         line = iter(waiting)
 
         async def clerk() -> None:
             for due_s, buyer in line:
-                await asyncio.sleep(max(0.0, due_s - time.time()))
+                await asyncio.sleep(max(0.0, due_s + FIRST_LOOK_S - time.time()))
                 await self._lapse(buyer)
+                self.lapsing -= 1
 
         async with asyncio.TaskGroup() as clerks:
             for _ in range(CLERKS):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from service.domain.errors import Conflict, NotFound
+from service.domain.errors import Conflict, NotFound, OutcomeUnknown
 from service.domain.ids import SaleId
 from service.domain.ledger import Ledger, SqlTerms
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus
@@ -57,10 +57,12 @@ def a_sale(id_: str, rules: SaleRules) -> Sale:
 
 
 class FakeSales:
-    """Sales in a dict; `acts` has what was asked for, and by whom."""
+    """Sales in a dict; `acts` has what was asked for, and by whom. Without `keeper` nothing is loaded."""
 
     def __init__(self) -> None:
         self.found: dict[str, Sale] = {}
+        self.keeper = True
+        self.in_doubt = False
         self.acts: list[tuple[str, str, str]] = []
 
     async def create(self, sale_id: str, rules: SaleRules, actor: str) -> Sale:
@@ -89,8 +91,19 @@ class FakeSales:
     async def settle(self, sale_id: str, actor: str) -> Sale:
         return await self._did("settle", sale_id, actor, SaleStatus.SETTLED)
 
+    async def adjust(self, sale_id: str, adjustment_id: str, delta: int, actor: str) -> Sale:
+        if self.in_doubt:
+            raise OutcomeUnknown
+        sale = await self.get(sale_id)
+        self.found[sale_id] = replace(sale, adjusted=sale.adjusted + delta, available=sale.available + delta)
+        return await self._did(f"adjust {delta} {adjustment_id}", sale_id, actor, sale.status)
+
     async def _did(self, act: str, sale_id: str, actor: str, status: SaleStatus) -> Sale:
-        sale = replace(await self.get(sale_id), status=status)
+        if not self.keeper:
+            await asyncio.sleep(0.05)
+        warm = self.keeper and status in {SaleStatus.READY, SaleStatus.OPEN}
+        loaded: dict[str, Any] = {"wants_redis": True, "authority": Authority.REDIS} if warm else {}
+        sale = replace(await self.get(sale_id), status=status, **loaded)
         self.found[sale_id] = sale
         self.acts.append((act, sale_id, actor))
         return sale
@@ -154,6 +167,7 @@ class FakeBootstrap:
     calls: list[str] = field(default_factory=list)
     ran: list[tuple[Settings, frozenset[FakePart]]] = field(default_factory=list)
     exit_code: int = 0
+    not_ready: list[str] = field(default_factory=list)
     while_running: Callable[[], None] | None = None
 
     @asynccontextmanager
@@ -190,6 +204,8 @@ class FakeBootstrap:
         self.ran.append((settings, parts))
         if on_ready:
             on_ready(FakeRunning(url="http://127.0.0.1:8080", parts=parts))
+            if others := asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.wait(others, timeout=5)
         if self.while_running:
             self.while_running()
             await asyncio.wait_for(stop.wait(), 5)
@@ -210,9 +226,17 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> FakeBootstrap:
 
 @pytest.fixture
 def dropgate(bootstrap: FakeBootstrap, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Run a command line in an empty folder."""
+    """Run a command line in a folder whose .dropgate has a database: commands make none."""
+    from service.cli import dev
     from service.cli.main import app
 
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dev, "what_is_missing", lambda _url: bootstrap.not_ready)
+    (tmp_path / ".dropgate").mkdir()
+    (tmp_path / ".dropgate/dropgate.db").touch()
     runner = CliRunner()
-    return lambda *args: runner.invoke(app, list(args), prog_name="dropgate", env={"COLUMNS": "160", "TERM": "dumb"})
+
+    def invoke(*args: str, columns: str = "160") -> Result:
+        return runner.invoke(app, list(args), prog_name="dropgate", env={"COLUMNS": columns, "TERM": "dumb"})
+
+    return invoke

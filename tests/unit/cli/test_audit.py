@@ -29,7 +29,8 @@ def test_json_has_every_term_and_the_verdict(dropgate):
     assert found["quiet"] is True
     (sale,) = found["sales"]
     assert sale["sql"]["paid"] == 60
-    assert sale["slots"]["0"]["granted"] == 100
+    assert [(segment["segment"], segment["readable"]) for segment in sale["segments"]] == [(0, True)]
+    assert sale["segments"][0]["granted"] == 100
     assert {check["invariant"] for check in sale["checks"]} >= {"I1", "I2", "I3", "I4", "I5", "I6"}
     assert all(check["ok"] for check in sale["checks"])
 
@@ -71,6 +72,13 @@ def test_one_sale_can_be_asked_for(dropgate, bootstrap):
     found = json.loads(dropgate("audit", "--sale", "two", "--json").stdout)
     assert [sale["sale_id"] for sale in found["sales"]] == ["two"]
     assert dropgate("audit", "--sale", "three").exit_code == 1
+
+
+def test_several_sales_end_with_one_verdict(dropgate, bootstrap):
+    bootstrap.ledgers.looks = [[a_ledger("one"), a_ledger("two")]]
+    assert dropgate("audit").stdout.rstrip().endswith("✓ All 2 sales balance.")
+    bootstrap.ledgers.looks = [[a_ledger("one"), a_ledger("two", sql={"paid": 61})]]
+    assert "✗ 1 of 2 sales do NOT balance: two" in dropgate("audit", "--wait", "0").stdout
 
 
 def test_without_sales_there_is_nothing_to_audit(dropgate, bootstrap):

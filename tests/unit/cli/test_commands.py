@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from service.cli.sale_view import money
+
 CREATE = ("sale", "create", "drop", "--sku", "tee", "--stock", "100", "--price", "4900")
 
 
@@ -36,6 +38,54 @@ def test_open_with_warm_does_both(dropgate, bootstrap):
     dropgate(*CREATE)
     dropgate("sale", "open", "drop", "--warm")
     assert bootstrap.sales.acts[-1][0] == "open+warm"
+
+
+@pytest.mark.parametrize("command", [("warm", "drop"), ("open", "drop", "--warm")])
+def test_what_is_not_loaded_is_not_called_done(dropgate, bootstrap, monkeypatch, command):
+    dropgate(*CREATE)
+    bootstrap.sales.keeper = False
+    monkeypatch.setattr("service.cli.sale.SILENCE_S", 0.01)
+    result = dropgate("sale", *command)
+    assert result.exit_code == 1
+    assert "Waiting until the keeper has loaded it" in result.stderr
+    assert "dropgate keeper" in result.stderr
+    assert "authority" in result.stdout
+
+
+def test_stock_goes_up_and_down_once_an_id(dropgate, bootstrap):
+    dropgate(*CREATE)
+    up = json.loads(dropgate("sale", "stock", "drop", "--add", "50", "--id", "recount", "--json").stdout)
+    assert (up["adjusted"], up["available"]) == (50, 150)
+    down = dropgate("sale", "stock", "drop", "--remove", "20")
+    assert down.exit_code == 0
+    acts = [act for act, _, _ in bootstrap.sales.acts]
+    assert acts[-2] == "adjust 50 recount"
+    assert acts[-1].startswith("adjust -20 cli-")
+    assert f"Noted as {acts[-1].split()[-1]}." in down.stdout
+
+
+def test_an_adjustment_in_doubt_says_how_to_ask_again(dropgate, bootstrap):
+    dropgate(*CREATE)
+    bootstrap.sales.in_doubt = True
+    result = dropgate("sale", "stock", "drop", "--remove", "20", "--id", "recount")
+    assert result.exit_code == 1
+    assert "dropgate sale stock drop --remove 20 --id recount" in result.stderr
+
+
+def test_prices_are_shown_in_the_currency(dropgate):
+    dropgate(*CREATE)
+    assert "49.00 EUR" in dropgate("sale", "show").stdout
+    assert "49.00 EUR (4900 minor units)" in dropgate("sale", "show", "drop").stdout
+    assert [money(4900, code) for code in ("EUR", "JPY", "KWD")] == ["49.00 EUR", "4,900 JPY", "4.900 KWD"]
+    assert money(5, "USD") == "0.05 USD"
+
+
+def test_the_list_fits_an_old_terminal(dropgate):
+    dropgate("sale", "create", "a-sale-with-quite-a-long-name", *CREATE[3:])
+    shown = dropgate("sale", "show", columns="80").stdout
+    for word in ("a-sale-with-quite-a-long-name", "authority", "100 of 100", "49.00 EUR"):
+        assert word in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_sale_show_lists_all_sales(dropgate):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
+import sys
 from array import array
 from collections import Counter
 from dataclasses import replace
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from service.cli.demo.command import our_name
 from service.cli.demo.figures import percentile
 from service.cli.demo.plan import (
     Charge,
@@ -18,6 +22,7 @@ from service.cli.demo.plan import (
     payment_window_s,
     second_wave,
     second_wave_buyer,
+    stock_for,
 )
 from service.cli.demo.report import Books, Report, books
 from service.cli.demo.server import environment
@@ -46,8 +51,27 @@ def test_who_comes_back_pays_and_keeps_the_key():
 
 def test_the_window_grows_with_the_stock():
     assert payment_window_s(30) == 6
-    assert payment_window_s(1_000) == 20
+    assert payment_window_s(1_000) == 15
     assert payment_window_s(90_000) == 60
+
+
+def test_however_many_come_there_are_fewer_units_than_people():
+    assert [stock_for(buyers) for buyers in (1, 500, 20_000, 100_000)] == [1, 25, 1_000, 1_000]
+
+
+@pytest.mark.parametrize(
+    ("started_as", "on_path", "name"),
+    [
+        (".venv/bin/dropgate", None, ".venv/bin/dropgate"),
+        ("/opt/bin/dropgate", "/opt/bin/dropgate", "dropgate"),
+        ("/opt/bin/dropgate", "/other/dropgate", "/opt/bin/dropgate"),
+        ("/src/service/__main__.py", "/opt/bin/dropgate", f"{shlex.quote(sys.executable)} -m service"),
+    ],
+)
+def test_what_it_prints_at_the_end_can_be_pasted(monkeypatch, started_as, on_path, name):
+    monkeypatch.setattr(sys, "argv", [started_as])
+    monkeypatch.setattr(shutil, "which", lambda _name: on_path)
+    assert our_name() == name
 
 
 def test_more_people_come_back_than_units():
@@ -169,6 +193,7 @@ def a_report() -> Report:
         refused=10,
         retries={},
         asked_again=2,
+        told_again={"got their reservation again": 1, "heard sold out again": 1},
         replayed=1,
         paid=8,
         cancelled=1,

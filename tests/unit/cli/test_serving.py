@@ -51,11 +51,41 @@ def test_dev_prepares_everything_and_runs_every_part(dropgate, bootstrap, tmp_pa
     settings, parts = bootstrap.ran[0]
     assert sorted(parts) == ["api", "events", "keeper", "order", "timeout"]
     keys = json.loads((tmp_path / "stack/keys.json").read_text())
-    assert set(keys) == {"storefront", "payments", "operator", "payment_secret"}
+    assert set(keys) == {"storefront", "payments", "participant", "operator", "payment_secret"}
     assert [secret.get_secret_value() for secret in settings.payment_secrets] == [keys["payment_secret"]]
     assert "http://127.0.0.1:8080" in result.stdout
     assert "keys.json" in result.stdout
+    assert "Dropgate is ready at http://127.0.0.1:8080" in result.stdout
     assert "curl -sS http://127.0.0.1:8080/admin/v1/sales" in result.stdout
+    assert "Idempotency-Key" in result.stdout
+
+
+def test_dev_offers_no_first_sale_where_there_are_sales(dropgate, bootstrap):
+    dropgate("sale", "create", "drop", "--sku", "tee", "--stock", "100", "--price", "4900")
+    result = dropgate("dev", "--home", "stack")
+    assert "It has 1 sale: `dropgate sale show`" in result.stdout
+    assert "curl" not in result.stdout
+
+
+def test_dev_does_not_call_itself_ready_before_it_is(dropgate, bootstrap, monkeypatch):
+    monkeypatch.setattr("service.cli.dev.READY_WAIT_S", 0.0)
+    bootstrap.not_ready = ["redis: no answer within 2 s"]
+    shown = dropgate("dev", "--home", "stack").stdout
+    assert "NOT ready" in shown
+    assert "✗ redis: no answer within 2 s" in shown
+    assert "is ready" not in shown
+
+
+def test_keys_of_an_older_release_are_kept_and_completed(dropgate, bootstrap, tmp_path):
+    dropgate("dev", "--home", "stack")
+    path = tmp_path / "stack/keys.json"
+    older = json.loads(path.read_text())
+    del older["participant"]
+    path.write_text(json.dumps(older))
+    dropgate("dev", "--home", "stack")
+    found = json.loads(path.read_text())
+    assert found.pop("participant")["key"] == "dg_participant_secret"
+    assert found == older
 
 
 def test_dev_keeps_its_keys_to_their_owner_and_makes_them_once(dropgate, bootstrap, tmp_path):
@@ -65,7 +95,7 @@ def test_dev_keeps_its_keys_to_their_owner_and_makes_them_once(dropgate, bootstr
     assert (tmp_path / "stack/keys.json").read_text() == before
     assert stat.S_IMODE((tmp_path / "stack/keys.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "stack").stat().st_mode) == 0o700
-    assert bootstrap.keys == ["storefront", "payments", "operator"]
+    assert bootstrap.keys == ["storefront", "payments", "operator", "participant"]
 
 
 def test_dev_says_where_it_runs_while_it_runs(dropgate, bootstrap, tmp_path):
