@@ -6,9 +6,9 @@ Unset, everything runs on the embedded stack in the folder `home`. Times say the
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -17,6 +17,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+SECRET_BYTES_MIN = 32
+"""As long as the hash that it keys (SHA-256)."""
 
 CLOCKS_APART_S = 20.0
 """What the clocks of a fleet, Redis's among them, may differ by at most."""
@@ -82,6 +84,16 @@ class Settings(BaseSettings):
     """How long a read or a free connection may take; a writing transaction has twice as long. The same in all processes
     of a fleet: a 404 after a loss of Redis counts on it."""
     sql_connect_timeout_s: float = Field(default=3.0, gt=0, le=60)
+    database_tls: bool = False
+    """Speak TLS to MySQL or MariaDB, and to nothing that does not: the server's certificate and name are verified."""
+    database_tls_ca: Path | None = None
+    """PEM file of the authorities to trust; unset: those of the system."""
+    database_tls_cert: Path | None = None
+    """PEM file of the certificate that this process shows, where the server asks for one."""
+    database_tls_key: Path | None = None
+    """PEM file of its key; unset: it is in the certificate's file."""
+    database_tls_verify: bool = True
+    """`false`: encrypted, but to whoever answers. For a trial only."""
     sql_pool_max: int = Field(default=8, ge=1, le=200)
     """Connections of one process for transactions. Six more are for reads and for its view of the sales."""
 
@@ -106,13 +118,19 @@ class Settings(BaseSettings):
     """From SIGTERM to the end of the process."""
 
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
-    """Where a process without the API (consume, keeper) serves /metrics and /healthz on `host`; unset: nowhere."""
+    """Where a process serves /metrics and /healthz, on `host`; then the API's port has no /metrics. Unset: the API's
+    port has it, and a process without the API (consume, keeper) serves it nowhere."""
+    http_connections_max: int = Field(default=10_000, ge=10, le=1_000_000)
+    """Connections to the API of one process. Beyond it each request hears 503: below what the system lets a process
+    open."""
 
     payment_secrets: Annotated[tuple[SecretStr, ...], NoDecode] = ()
-    """Secrets that sign POST /v1/payments, comma-separated; several during a rotation."""
+    """Secrets that sign POST /v1/payments, comma-separated, 32 bytes or more each; several during a rotation."""
     payment_tolerance_s: int = Field(default=300, ge=1, le=3_600)
     jwt_secret: SecretStr | None = None
-    """HS256 secret of buyers' tokens; unset: buyers' tokens are refused."""
+    """HS256 secret of buyers' tokens, 32 bytes or more; unset: buyers' tokens are refused."""
+    jwt_audience: str | None = Field(default=None, min_length=1)
+    """What `aud` of a buyer's token must name; unset: it is not looked at."""
 
     log_json: bool = True
     log_level: str = "INFO"
@@ -135,7 +153,31 @@ class Settings(BaseSettings):
     @field_validator("payment_secrets", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",")) if value.strip() else ()
+        return value
+
+    @field_validator("payment_secrets", "jwt_secret")
+    @classmethod
+    def _not_to_be_guessed(
+        cls, value: tuple[SecretStr, ...] | SecretStr | None
+    ) -> tuple[SecretStr, ...] | SecretStr | None:
+        """Whoever knows one makes orders paid, or is any buyer; and each signature is a way to try one at leisure."""
+        given = value if isinstance(value, tuple) else () if value is None else (value,)
+        for secret in given:
+            length = len(secret.get_secret_value().encode())
+            if length < SECRET_BYTES_MIN:
+                raise ValueError(
+                    f"a secret has {length} bytes and needs {SECRET_BYTES_MIN}: `openssl rand -base64 32` makes one"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _tls_is_on_where_its_files_are_named(self) -> Self:
+        named = [name for name in ("ca", "cert", "key") if getattr(self, f"database_tls_{name}") is not None]
+        if named and not self.database_tls:
+            raise ValueError(f"database_tls_{named[0]} is set and database_tls is not: nothing would be encrypted")
+        return self
 
     @classmethod
     def settings_customise_sources(

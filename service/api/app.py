@@ -19,6 +19,7 @@ from service.api.routing import PathEndpoint, nowhere
 from service.api.services import ApiServices
 
 REQUEST_ID_BITS = 96
+METRICS = "/metrics"
 
 
 class RequestIds:
@@ -48,7 +49,7 @@ class RequestIds:
 
 
 def create_ops_app() -> Starlette:
-    """What a process without the API shows: that it lives, and how it fares."""
+    """What a process shows on its port for metrics: that it lives, and how it fares."""
 
     async def healthz(_request: Request) -> Response:
         return Response(b'{"status":"ok"}', media_type="application/json")
@@ -56,14 +57,16 @@ def create_ops_app() -> Starlette:
     async def metrics(_request: Request) -> Response:
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Path("/healthz", healthz), Path("/metrics", metrics)])
+    return Starlette(routes=[Path("/healthz", healthz), Path(METRICS, metrics)])
 
 
-def create_app(services: ApiServices) -> Starlette:
-    """The whole API over these services. It starts and stops nothing: that is the bootstrap's."""
+def create_app(services: ApiServices, *, metrics_here: bool = True) -> Starlette:
+    """The whole API over these services. It starts and stops nothing: that is the bootstrap's. Not `metrics_here`: they
+    are on a port of their own, where buyers cannot read them."""
     paths = [
         Path(path, PathEndpoint(services, list(routes)))
         for path, routes in groupby(ROUTES, key=lambda route: route.path)
+        if metrics_here or path != METRICS
     ]
     app = Starlette(routes=paths, middleware=[Middleware(RequestIds)])
     app.router.redirect_slashes = False

@@ -54,11 +54,12 @@ def identify(call: Call) -> Identity:
     principal = call.services.keys.authenticate(token)
     if principal is not None:
         return Identity(role=principal.role, id=principal.key_id)
-    return Identity(role=May.BUYER, id=_buyer_of(token, call.services.jwt_secret))
+    return Identity(role=May.BUYER, id=_buyer_of(token, call.services.jwt_secret, call.services.jwt_audience))
 
 
-def _buyer_of(token: str, secret: str | None) -> str:
-    """`sub` of a buyer's token. It must be HS256, must expire, and `sub` must be an id that a buyer can have."""
+def _buyer_of(token: str, secret: str | None, audience: str | None) -> str:
+    """`sub` of a buyer's token. It must be HS256, must expire, must be valid already where it says from when, must be
+    meant for us where we have a name, and `sub` must be an id that a buyer can have."""
     if secret is None or token.count(".") != _JWT_DOTS:
         raise Unauthenticated
     try:
@@ -66,8 +67,12 @@ def _buyer_of(token: str, secret: str | None) -> str:
             token,
             secret,
             algorithms=["HS256"],
+            audience=audience,
             leeway=_LEEWAY_S,
-            options={"require": ["exp", "sub"], "verify_aud": False},
+            options={
+                "require": ["exp", "sub"] if audience is None else ["exp", "sub", "aud"],
+                "verify_aud": audience is not None,
+            },
         )
     except jwt.PyJWTError:
         raise Unauthenticated from None

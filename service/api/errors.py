@@ -5,6 +5,7 @@ Refused
 ├── InvalidSignature        401  a payment report that the payment side did not sign
 ├── NoSuchRoute             404
 ├── MethodNotAllowed        405  `allowed` goes into Allow
+├── BodyTooSlow             408
 ├── BodyTooLarge            413
 └── UnsupportedMediaType    415
 NotReady                    503  `missing` says what for
@@ -52,6 +53,16 @@ class MethodNotAllowed(Refused):
     def __init__(self, allowed: Sequence[str]) -> None:
         super().__init__(allowed)
         self.allowed = allowed
+
+
+class BodyTooSlow(Refused):
+    """The body did not come in time."""
+
+    code = "request_timeout"
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(limit_s)
+        self.limit_s = limit_s
 
 
 class BodyTooLarge(Refused):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from service.api.errors import BodyTooLarge, ClientGone, MalformedRequest
+from service.api.errors import BodyTooLarge, BodyTooSlow, ClientGone, MalformedRequest
 from service.api.services import ApiServices
 from service.domain.errors import InvalidRequest
 from service.domain.ids import SaleId
 
 BODY_MAX = 16 * 1024
 """Bytes of a request's body."""
+
+BODY_S = 10.0
+"""From the headers to the last byte of the body. 16 KiB come over any line in this time."""
 
 LENGTH_DIGITS_MAX = 12
 
@@ -97,8 +101,17 @@ def headers_of(scope: Scope) -> dict[bytes, bytes]:
 
 
 async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-    """The whole body, refused as soon as it is over BODY_MAX: by what it says of itself, or by what has come."""
+    """The whole body, refused as soon as it is over BODY_MAX: by what it says of itself, or by what has come; or once
+    it has taken longer than BODY_S."""
     _check_length(headers.get(b"content-length", b"0"))
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _whole(receive)
+    except TimeoutError:
+        raise BodyTooSlow(BODY_S) from None
+
+
+async def _whole(receive: Receive) -> bytes:
     parts: list[bytes] = []
     size = 0
     while True:

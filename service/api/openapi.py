@@ -20,6 +20,7 @@ _BY_CALLER: dict[int, tuple[str, ...]] = {401: ("unauthenticated",), 403: ("forb
 _BY_SIGNATURE: dict[int, tuple[str, ...]] = {401: ("invalid_signature",)}
 _BY_BODY: dict[int, tuple[str, ...]] = {
     400: ("malformed_request",),
+    408: ("request_timeout",),
     413: ("body_too_large",),
     415: ("unsupported_media_type",),
     422: ("invalid_request",),

@@ -20,6 +20,7 @@ STATUS_OF: dict[type[BaseException], int] = {
     http_errors.NoSuchRoute: 404,
     errors.NotFound: 404,
     http_errors.MethodNotAllowed: 405,
+    http_errors.BodyTooSlow: 408,
     errors.Conflict: 409,
     http_errors.BodyTooLarge: 413,
     http_errors.UnsupportedMediaType: 415,
@@ -57,6 +58,7 @@ _NEXT_ACTS = {
 WORDS: dict[str, Words] = {
     "malformed_request": Words("The request cannot be read", "Send one JSON object in UTF-8, each name once."),
     "invalid_request": Words("A field of the request is wrong", "Correct the field that `param` names."),
+    "request_timeout": Words("The body did not come in time", "Send it whole within 10 s of its headers."),
     "body_too_large": Words("The body is too large", "Send at most 16 KiB."),
     "unsupported_media_type": Words("The body is not JSON", "Send Content-Type: application/json, uncompressed."),
     "unauthenticated": Words(
@@ -196,7 +198,7 @@ def _headers(error: Exception) -> tuple[Header, ...]:
             return ((b"www-authenticate", b"Dropgate-Signature"),)
         case http_errors.MethodNotAllowed(allowed=allowed):
             return ((b"allow", ", ".join(allowed).encode()),)
-        case http_errors.BodyTooLarge():
+        case http_errors.BodyTooLarge() | http_errors.BodyTooSlow():
             # The rest of the body is not read: the connection cannot be used again.
             return ((b"connection", b"close"),)
         case _:

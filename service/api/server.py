@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from service.api.connection import BoundedHeaders
 from service.domain.errors import SettingRefused
 
 BACKLOG = 2048
@@ -18,9 +19,10 @@ GRACE_S = 5
 
 
 class HttpServer:
-    """Listens from the moment it is made: a free port is known before anything is served."""
+    """Listens from the moment it is made: a free port is known before anything is served. With more connections than
+    `connections_max` every request hears 503, in text, until some are gone."""
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, *, connections_max: int | None = None) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -28,12 +30,13 @@ class HttpServer:
             raise SettingRefused("host and port", f"cannot listen on {host}:{port}: {error.strerror}") from error
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=BoundedHeaders,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
+            limit_concurrency=connections_max,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
             backlog=BACKLOG,

@@ -88,5 +88,6 @@ class ApiServices:
     payment_secrets: tuple[bytes, ...]
     payment_tolerance_s: int
     jwt_secret: str | None
+    jwt_audience: str | None
     payment_window_s: int
     queue_deadline_s: int

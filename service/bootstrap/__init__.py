@@ -5,8 +5,10 @@ from service.bootstrap.operator import (
     check_topics,
     create_key,
     create_topics,
+    list_keys,
     migrate,
     operator,
+    revoke_key,
     schema_problem,
 )
 from service.bootstrap.process import Part, Running, run
@@ -18,8 +20,10 @@ __all__ = [
     "check_topics",
     "create_key",
     "create_topics",
+    "list_keys",
     "migrate",
     "operator",
+    "revoke_key",
     "run",
     "schema_problem",
 ]

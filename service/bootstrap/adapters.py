@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from sqlalchemy.exc import ArgumentError
 
 from service.adapters.embedded.settings import EmbeddedSettings
-from service.adapters.embedded.transport import EmbeddedTransport
+from service.adapters.embedded.transport import FILE_NAME, EmbeddedTransport
 from service.adapters.redis.client import RedisClient, RedisOptions
 from service.adapters.redis.server import EmbeddedRedis, url_of
 from service.adapters.redis.stock import RedisStock
@@ -20,6 +21,7 @@ from service.adapters.sql.order_store import SqlOrderStore
 from service.adapters.sql.retention import SqlRetention
 from service.adapters.sql.sale_store import SqlSaleStore
 from service.adapters.system_clock import SystemClock
+from service.bootstrap.private_files import private_file, private_folder
 from service.domain.errors import SettingRefused
 from service.ports.clock import Clock
 from service.ports.messaging import Transport
@@ -72,18 +74,39 @@ async def open_adapters(settings: Settings, *, start_redis: bool) -> AsyncIterat
 def open_database(settings: Settings) -> Database:
     url = settings.database_url
     if url == EMBEDDED:
-        settings.home.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite+aiosqlite:///{settings.home / 'dropgate.db'}"
+        url = f"sqlite+aiosqlite:///{private_folder(settings.home) / 'dropgate.db'}"
     options = DatabaseOptions(
         timeout_s=settings.sql_timeout_s,
         transaction_timeout_s=settings.sql_transaction_timeout_s,
         connect_timeout_s=settings.sql_connect_timeout_s,
         pool_max=settings.sql_pool_max,
+        tls=_database_tls(settings) if settings.database_tls else None,
     )
     try:
-        return Database(url, options)
+        database = Database(url, options)
     except (ValueError, ArgumentError) as error:
         raise SettingRefused("database_url", str(error)) from None
+    if database.is_sqlite:
+        private_file(Path(database.url.database or ""))
+    return database
+
+
+def _database_tls(settings: Settings) -> ssl.SSLContext:
+    """Its driver is an extra: imported only here."""
+    try:
+        from service.adapters.sql.mysql_tls import TlsFiles, context_of
+    except ImportError:
+        raise SettingRefused("database_tls", "needs the driver: pip install 'dropgate[mysql]'") from None
+    files = TlsFiles(
+        ca=settings.database_tls_ca,
+        cert=settings.database_tls_cert,
+        key=settings.database_tls_key,
+        verify=settings.database_tls_verify,
+    )
+    try:
+        return context_of(files)
+    except OSError as error:
+        raise SettingRefused("database_tls", f"a certificate or key cannot be used: {error}") from None
 
 
 async def _redis(settings: Settings, stack: AsyncExitStack, *, start: bool) -> tuple[str, Sequence[asyncio.Task[None]]]:
@@ -130,8 +153,8 @@ def open_transport(settings: Settings, clock: Clock) -> Transport:
 
 
 def _embedded_transport(settings: Settings, clock: Clock, path: str) -> Transport:
-    folder = Path(path) if path else settings.home
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = private_folder(Path(path) if path else settings.home)
+    private_file(folder / FILE_NAME)
     embedded = EmbeddedSettings(
         transaction_timeout_s=settings.transaction_timeout_s,
         check_interval_s=settings.transaction_check_interval_s,

@@ -17,6 +17,7 @@ from service.core.reservations import ReservationReader
 from service.core.sales import SaleService
 from service.core.topics import Topics
 from service.ports.messaging import Transport
+from service.ports.orders import ApiKey
 from service.settings import Settings
 
 
@@ -69,9 +70,25 @@ async def check_topics(settings: Settings) -> Sequence[str]:
 
 
 async def create_key(settings: Settings, role: Role) -> tuple[str, str]:
+    async with _keys(settings) as keys:
+        return await keys.create(role)
+
+
+async def list_keys(settings: Settings) -> Sequence[ApiKey]:
+    async with _keys(settings) as keys:
+        return await keys.list()
+
+
+async def revoke_key(settings: Settings, key_id: str, actor: str) -> None:
+    async with _keys(settings) as keys:
+        await keys.revoke(key_id, actor)
+
+
+@asynccontextmanager
+async def _keys(settings: Settings) -> AsyncIterator[KeyService]:
     database = open_database(settings)
     try:
-        return await KeyService(SqlSaleStore(database), SystemClock()).create(role)
+        yield KeyService(SqlSaleStore(database), SystemClock())
     finally:
         await database.close()
 

@@ -79,9 +79,11 @@ class _Process:
         self._view.append(self._turns("view", cases.refresh, REFRESH_S))
         if Part.API in self._parts:
             self._view.append(self._turns("registration", cases.producer.turn, REGISTER_S))
-            self._server = HttpServer(create_app(cases.api(self._settings)), self._settings.host, self._settings.port)
+            app = create_app(cases.api(self._settings), metrics_here=self._settings.metrics_port is None)
+            most = self._settings.http_connections_max
+            self._server = HttpServer(app, self._settings.host, self._settings.port, connections_max=most)
             self._tasks.append(_task("api", self._server.serve()))
-        elif self._settings.metrics_port is not None:
+        if self._settings.metrics_port is not None:
             self._ops = HttpServer(create_ops_app(), self._settings.host, self._settings.metrics_port)
             self._view.append(_task("metrics", self._ops.serve()))
         self._tasks += [_task(part.value, self._loop(part)) for part in sorted(self._parts - {Part.API})]

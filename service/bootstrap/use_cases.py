@@ -133,6 +133,7 @@ class UseCases:
             payment_secrets=tuple(secret.get_secret_value().encode() for secret in settings.payment_secrets),
             payment_tolerance_s=settings.payment_tolerance_s,
             jwt_secret=None if settings.jwt_secret is None else settings.jwt_secret.get_secret_value(),
+            jwt_audience=settings.jwt_audience,
             payment_window_s=settings.payment_window_s,
             queue_deadline_s=settings.queue_deadline_s,
         )

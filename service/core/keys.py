@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from service.domain.errors import NotFound
 from service.ports.clock import Clock
 from service.ports.orders import ApiKey, SaleStore
 
@@ -32,7 +34,8 @@ KEY_PREFIX = "dg"
 
 
 class KeyService:
-    """Keys of this process's view: refreshed by the same loop as the sale rows, so a new key works within a second."""
+    """Keys of this process's view: refreshed by the same loop as the sale rows, so a new key works within a second, and
+    a revoked one no longer."""
 
     def __init__(self, store: SaleStore, clock: Clock) -> None:
         self._store = store
@@ -63,6 +66,16 @@ class KeyService:
         )
         await self.refresh()
         return id_, secret
+
+    async def list(self) -> Sequence[ApiKey]:
+        """Every key that works, the oldest first."""
+        return await self._store.keys()
+
+    async def revoke(self, key_id: str, actor: str) -> None:
+        """For good. NotFound where there is no such key."""
+        if not await self._store.revoke_key(key_id, actor, self._clock.now_ms()):
+            raise NotFound("key", key_id)
+        await self.refresh()
 
 
 def _hash(secret: str) -> str:

@@ -275,6 +275,9 @@ class SaleStore(Protocol):
 
     async def add_key(self, key: ApiKey) -> None: ...
 
+    async def revoke_key(self, key_id: str, actor: str, at_ms: int) -> bool:
+        """It is gone, and an audit row says by whom. False: there is none of this id."""
+
     async def schema_problem(self) -> str | None:
         """Why this database is not as this release needs it, with the remedy; None: it is."""
 

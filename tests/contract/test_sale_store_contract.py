@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from service.adapters.sql import migrate
+from service.adapters.sql import migrate, tables, transactions
 from service.adapters.sql.database import Database
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
@@ -425,6 +425,19 @@ async def test_a_key_is_stored_once(stores: Stores) -> None:
     assert await stores.sales.keys() == [key]
     with pytest.raises(InvariantBroken):
         await stores.sales.add_key(replace(key, id="k2"))
+
+
+async def test_a_revoked_key_is_gone_and_the_audit_says_by_whom(stores: Stores) -> None:
+    for name in ("k1", "k2"):
+        await stores.sales.add_key(ApiKey(id=name, hash=name * 32, role="operator", created_at_ms=NOW))
+    assert await stores.sales.revoke_key("k1", "cli:anna", NOW)
+    assert [key.id for key in await stores.sales.keys()] == ["k2"]
+    assert not await stores.sales.revoke_key("k1", "cli:anna", NOW)
+    assert not await stores.sales.revoke_key("K2", "cli:anna", NOW)
+    rows = await transactions.read_rows(stores.database, select(tables.audit))
+    assert [(row.actor, row.act, row.subject, row.detail) for row in rows] == [
+        ("cli:anna", "revoke_key", "k1", '{"role":"operator"}')
+    ]
 
 
 async def test_a_migrated_database_has_no_schema_problem(stores: Stores) -> None:

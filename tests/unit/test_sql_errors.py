@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import traceback
 
 import pytest
 from pymysql import err
@@ -64,3 +65,33 @@ def test_each_error_has_one_name(error: exc.DBAPIError, named: type[DropgateErro
 def test_what_a_buyer_sent_is_not_in_the_message() -> None:
     error = exc.DataError("INSERT", {"buyer_id": "anna@example.com"}, err.DataError(1406, "Data too long"))
     assert "anna" not in str(transactions.named(error))
+
+
+BUYERS_DATA = {"buyer_id": "anna@example.com"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        err.IntegrityError(1062, "Duplicate entry 'anna@example.com' for key 'PRIMARY'"),
+        err.DataError(1366, "Incorrect string value: 'anna@example.com' for column"),
+        err.ProgrammingError(1064, "You have an error in your SQL syntax near 'anna@example.com'"),
+        err.OperationalError(1690, "BIGINT value is out of range in '(anna@example.com + 1)'"),
+        err.MySQLError("anna@example.com"),
+    ],
+)
+async def test_what_the_server_quotes_of_it_gets_into_no_message_and_no_traceback(error: err.MySQLError) -> None:
+    code = error.args[0] if len(error.args) > 1 else "MySQLError"
+    with pytest.raises(DropgateError) as caught:
+        async with transactions._bounded(1):
+            raise exc.OperationalError("INSERT", BUYERS_DATA, error)
+    trace = "".join(traceback.format_exception(caught.value))
+    assert "anna" not in trace
+    assert str(code) in trace, "and an operator can look it up"
+
+
+def test_what_is_wrong_with_the_server_is_said_in_its_words() -> None:
+    refused = exc.OperationalError("SELECT", {}, err.OperationalError(1045, "Access denied for user 'dropgate'"))
+    assert "1045 Access denied for user 'dropgate'" in str(transactions.named(refused))
+    gone = exc.OperationalError("SELECT", {}, err.OperationalError(2003, "Can't connect to MySQL server on 'db'"))
+    assert "Can't connect to MySQL server on 'db'" in str(transactions.named(gone))

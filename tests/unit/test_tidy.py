@@ -15,9 +15,7 @@ def test_the_repository_is_tidy() -> None:
 
 def test_a_function_of_seventy_lines_passes_and_one_of_seventy_one_does_not() -> None:
     assert not tidy.complaints({"tests/a.py": function_of(70)})
-    assert tidy.complaints({"tests/a.py": function_of(71)}) == [
-        "tests/a.py:1: f has 71 lines, at most 70 are allowed"
-    ]
+    assert tidy.complaints({"tests/a.py": function_of(71)}) == ["tests/a.py:1: f has 71 lines, at most 70 are allowed"]
 
 
 def test_a_method_inside_a_class_is_measured_without_its_decorators() -> None:

@@ -137,6 +137,8 @@ def is_mysql(connection: AsyncConnection) -> bool:
 
 
 def _sqlite(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
+    if options.tls is not None:
+        raise ValueError("SQLite is a file: there is nothing to encrypt on the way to it")
     if url.database in (None, "", ":memory:"):
         raise ValueError("Dropgate needs a SQLite file: orders must survive the process")
     engine = create_async_engine(
@@ -174,7 +176,9 @@ def _mysql(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
         "init_command": MYSQL_SESSION,
     }
     if options.tls is not None:
-        connect_args["ssl"] = options.tls
+        from service.adapters.sql.mysql_tls import connect  # noqa: PLC0415 - the driver is an extra
+
+        connect_args |= {"ssl": options.tls, "async_creator_fn": connect}
     return create_async_engine(
         url,
         isolation_level="READ COMMITTED",

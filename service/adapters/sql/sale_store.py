@@ -19,6 +19,7 @@ from service.adapters.sql.rows import (
     values_of_rules,
 )
 from service.adapters.sql.sale_rows import lock_sale
+from service.adapters.sql.sale_transaction import SqlSaleTransaction
 from service.adapters.sql.statements import insert_or_ignore
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
@@ -197,6 +198,21 @@ class SqlSaleStore:
             await connection.execute(insert(tables.api_keys).values(**values))
 
         await transactions.write(self._database, work)
+
+    async def revoke_key(self, key_id: str, actor: str, at_ms: int) -> bool:
+        key = tables.api_keys.c
+
+        async def work(connection: AsyncConnection) -> bool:
+            role = (await connection.execute(select(key.role).where(key.id == key_id))).scalar()
+            if role is None:
+                return False
+            await connection.execute(delete(tables.api_keys).where(key.id == key_id))
+            await SqlSaleTransaction(connection, {}).audit(
+                actor, "revoke_key", key_id, why="", detail={"role": role}, at_ms=at_ms
+            )
+            return True
+
+        return await transactions.write(self._database, work)
 
     async def schema_problem(self) -> str | None:
         return await migrate.schema_problem(self._database)

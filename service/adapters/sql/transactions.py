@@ -27,6 +27,10 @@ MYSQL_ROW_REFUSED = frozenset({1264, 1366, 1406, 1146, 1054, 1064})
 """Out of range, not of this character set, too long; no such table or column, not understood."""
 MYSQL_CHECK_VIOLATED = frozenset({3819, 4025})
 MYSQL_DUPLICATE = 1062
+MYSQL_CLIENT = range(2000, 3000)
+"""The client's own: no connection, no answer, no TLS."""
+MYSQL_SERVER = MYSQL_CONTENTION | {1021, 1040, 1044, 1045, 1049, 1114, 1129, 1130, 1142, 1146, 1203, 1226, 1290, 1836}
+"""Disk or table full, too many connections, access denied, no such database or table, host blocked, read-only."""
 DUPLICATES_MAX = 2
 """Without a common lock two transactions may insert the same row; run again, the later one meets it. Twice: a bug."""
 LEFT_ALONE_S = 5.0
@@ -135,7 +139,8 @@ async def _bounded(timeout_s: float) -> AsyncIterator[None]:
         async with asyncio.timeout(timeout_s):
             yield
     except exc.DBAPIError as error:
-        raise named(error) from error
+        # Not `from error`: a traceback that is logged would show the driver's message, and buyers' data in it.
+        raise named(error).with_traceback(error.__traceback__) from None
     except exc.TimeoutError as error:
         raise StoreUnavailable("sql", "every connection is in use") from error
     except TimeoutError as error:
@@ -153,7 +158,7 @@ def is_contention(error: exc.DBAPIError) -> bool:
 
 def named(error: exc.DBAPIError) -> StoreUnavailable | Permanent:
     """The driver's error as one of ours. The statement and its values stay out of it: they hold buyers' data."""
-    why = _first_line(error)
+    why = _why(error)
     code = _mysql_code(error)
     if isinstance(error, exc.IntegrityError) or code in MYSQL_CHECK_VIOLATED:
         return InvariantBroken("row", why)
@@ -167,5 +172,19 @@ def _mysql_code(error: exc.DBAPIError) -> int | None:
     return first if isinstance(first, int) else None
 
 
+def _why(error: exc.DBAPIError) -> str:
+    """What is wrong, for an operator's eyes. MySQL writes values into its messages ("Duplicate entry 'anna' for key"),
+    so of its errors only those come in words that are about the server and the way to it."""
+    code = _mysql_code(error)
+    if code is None:
+        return _first_line(error) if getattr(error.orig, "sqlite_errorcode", None) is not None else _kind(error)
+    return f"{code} {_first_line(error)}" if code in MYSQL_CLIENT or code in MYSQL_SERVER else f"MySQL error {code}"
+
+
+def _kind(error: exc.DBAPIError) -> str:
+    return type(error.orig).__name__
+
+
 def _first_line(error: exc.DBAPIError) -> str:
-    return str(error.orig).partition("\n")[0][:200]
+    args = () if error.orig is None else error.orig.args
+    return str(args[-1] if args else error.orig).partition("\n")[0][:200]

@@ -236,6 +236,8 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
     payment_secrets: tuple[bytes, ...] = PAYMENT_SECRETS
     jwt_secret: str | None = JWT_SECRET
+    jwt_audience: str | None = None
+    metrics_here: bool = True
 
     def services(self) -> ApiServices:
         return ApiServices(
@@ -251,12 +253,13 @@ class World:
             payment_secrets=self.payment_secrets,
             payment_tolerance_s=300,
             jwt_secret=self.jwt_secret,
+            jwt_audience=self.jwt_audience,
             payment_window_s=900,
             queue_deadline_s=600,
         )
 
     def client(self) -> httpx.AsyncClient:
-        transport = httpx.ASGITransport(app=create_app(self.services()))
+        transport = httpx.ASGITransport(app=create_app(self.services(), metrics_here=self.metrics_here))
         return httpx.AsyncClient(transport=transport, base_url="http://dropgate.test")
 
     def asked(self) -> list[tuple[object, ...]]:

@@ -205,6 +205,21 @@ async def test_a_buyer_called_operator_is_a_buyer(world: World, client: httpx.As
     assert (answer.status_code, world.asked()) == (403, [])
 
 
+@pytest.mark.parametrize(
+    ("audience", "admitted"),
+    [("dropgate", True), (["shop", "dropgate"], True), ("shop", False), (None, False), ("", False), (7, False)],
+)
+async def test_where_tokens_are_meant_for_someone_it_must_be_us(world: World, audience: object, admitted: bool) -> None:
+    world.jwt_audience = "dropgate"
+    async with world.client() as client:
+        answer = await client.get(f"/v1/reservations/{ANNAS}", headers=token(aud=audience))
+    assert answer.status_code == (200 if admitted else 401)
+
+
+async def test_without_an_audience_of_ours_it_is_not_looked_at(world: World, client: httpx.AsyncClient) -> None:
+    assert (await client.get(f"/v1/reservations/{ANNAS}", headers=token(aud="shop"))).status_code == 200
+
+
 async def test_without_a_secret_for_tokens_every_token_is_refused(world: World) -> None:
     world.jwt_secret = None
     async with world.client() as client:

@@ -19,7 +19,10 @@ from service.domain.ids import SaleId
 from service.domain.ledger import Ledger, SqlTerms
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus
 from service.domain.stock import SlotCount
+from service.ports.orders import ApiKey
 from service.settings import Settings
+
+KEYS = ("create_key", "list_keys", "revoke_key")
 
 
 class FakePart(StrEnum):
@@ -193,6 +196,14 @@ class FakeBootstrap:
         self.keys.append(str(role))
         return f"key-{len(self.keys)}", f"dg_{role}_secret"
 
+    async def list_keys(self, settings: Settings) -> Sequence[ApiKey]:
+        return [ApiKey(id=f"key-{n}", hash="h", role=role, created_at_ms=0) for n, role in enumerate(self.keys, 1)]
+
+    async def revoke_key(self, settings: Settings, key_id: str, actor: str) -> None:
+        if key_id not in {key.id for key in await self.list_keys(settings)}:
+            raise NotFound("key", key_id)
+        self.calls.append(f"revoke {key_id} by {actor}")
+
     async def run(
         self,
         settings: Settings,
@@ -216,7 +227,7 @@ class FakeBootstrap:
 def bootstrap(monkeypatch: pytest.MonkeyPatch) -> FakeBootstrap:
     fake = FakeBootstrap()
     module: Any = ModuleType("service.bootstrap")
-    for name in ("operator", "schema_problem", "migrate", "create_topics", "check_topics", "create_key", "run"):
+    for name in ("operator", "schema_problem", "migrate", "create_topics", "check_topics", *KEYS, "run"):
         setattr(module, name, getattr(fake, name))
     module.Part = FakePart
     monkeypatch.setitem(sys.modules, "service.bootstrap", module)

@@ -125,6 +125,26 @@ def test_key_create_shows_the_secret_once(dropgate, bootstrap):
     assert bootstrap.keys == ["viewer", "storefront"]
 
 
+def test_keys_are_listed_without_their_secrets_and_revoked_by_their_id(dropgate, bootstrap):
+    assert "There are no keys yet" in dropgate("key", "list").stdout
+    for role in ("viewer", "operator"):
+        dropgate("key", "create", "--role", role)
+    listed = json.loads(dropgate("key", "list", "--json").stdout)["keys"]
+    created_at = "1970-01-01T00:00:00.000Z"
+    assert listed == [
+        {"id": "key-1", "role": "viewer", "created_at": created_at},
+        {"id": "key-2", "role": "operator", "created_at": created_at},
+    ]
+    shown = dropgate("key", "list").stdout
+    assert "key-2" in shown
+    assert "operator" in shown
+    assert json.loads(dropgate("key", "revoke", "key-2", "--json").stdout) == {"id": "key-2", "revoked": True}
+    assert bootstrap.calls[-1].startswith("revoke key-2 by cli")
+    unknown = dropgate("key", "revoke", "key-9")
+    assert unknown.exit_code == 1
+    assert "There is no key key-9." in unknown.stderr
+
+
 def test_version_is_one_line(dropgate):
     result = dropgate("--version")
     assert result.exit_code == 0
