@@ -21,9 +21,10 @@ from service.ports.messaging import CheckBack, CheckRequest
 
 
 class CheckDesk:
-    """Of one topic."""
+    """Of one topic, whose name a question says without its namespace."""
 
-    def __init__(self, check_back: CheckBack, settings: GrpcSettings) -> None:
+    def __init__(self, topic: str, check_back: CheckBack, settings: GrpcSettings) -> None:
+        self._topic = topic
         self.check_back = check_back
         self._settings = settings
         self._room = asyncio.Semaphore(settings.checks_in_flight_max)
@@ -39,12 +40,13 @@ class CheckDesk:
             return
         came_s = asyncio.get_running_loop().time()
         half = Half(
-            topic=message.topic.name,
+            topic=self._settings.full(self._topic),
             message_id=message.system_properties.message_id,
             transaction_id=transaction_id,
             endpoints=endpoints,
         )
-        task = asyncio.create_task(self._answer(half, wire.check_request(message), came_s), name="check-back")
+        request = wire.check_request(message, self._topic)
+        task = asyncio.create_task(self._answer(half, request, came_s), name="check-back")
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
@@ -88,8 +90,7 @@ async def end_half(session: Session, half: Half, verdict: Verdict, *, asked: boo
         return
     try:
         link = session.link
-        request = wire.end(half, verdict, link.settings.namespace, asked=asked)
-        answer = await link.call("end_transaction", half.endpoints, request)
+        answer = await link.call("end_transaction", half.endpoints, wire.end(half, verdict, asked=asked))
         wire.check_status(answer.status, half.topic)
     except BrokerUnavailable as error:
         warn(Action.BATCH_IN_DOUBT, topic=half.topic, message_id=half.message_id, why=error.why)

@@ -39,6 +39,7 @@ class GrpcConsumer:
     ) -> None:
         self.session = session
         self._subscriber = subscriber
+        self._topic = settings.short(subscriber.topic)
         self._settings = settings
         self._invisible_s = invisible_s
         self._fifo = fifo
@@ -129,7 +130,7 @@ class GrpcConsumer:
         messages = [answer.message for answer in answers if answer.HasField("message")]
         margin_s = min(self._settings.stale_margin_s, self._invisible_s / 2)
         until_s = asyncio.get_running_loop().time() + self._invisible_s - margin_s
-        self._ready.extend((until_s, wire.delivery(message, queue.endpoints)) for message in messages)
+        self._ready.extend((until_s, wire.delivery(message, self._topic, queue.endpoints)) for message in messages)
         if not messages:
             self._look_at([answer.status for answer in answers if answer.HasField("status")])
 

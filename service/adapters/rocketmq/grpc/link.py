@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Literal, TypeVar
@@ -79,20 +79,21 @@ class _Consumer(_Hooks, SimpleConsumer):  # type: ignore[misc]
 
 
 class Link:
-    """Opened once, closed once; who wants another makes another."""
+    """Opened once, closed once; who wants another makes another. `topics` must be there; `more_topics` were, once."""
 
     def __init__(
         self,
         settings: GrpcSettings,
         *,
         topics: Sequence[str],
+        more_topics: Iterable[str] = (),
         subscriber: Subscriber | None = None,
         asked: Asked | None = None,
     ) -> None:
         self.settings = settings
         self.asked: Asked = asked or (lambda *_: None)
         self.routes: dict[str, Any] = {}
-        self._topics = tuple(topics)
+        self._topics, self._more_topics = tuple(topics), tuple(set(more_topics) - set(topics))
         self._loop = asyncio.get_running_loop()
         self.why_silent = "its route was not found"
         """Why the last probe that failed did."""
@@ -110,7 +111,6 @@ class Link:
         configuration = ClientConfiguration(
             self.settings.proxy,
             Credentials(self.settings.access_key, self.settings.secret_key),
-            self.settings.namespace,
             request_timeout=round(self.settings.call_timeout_s),
         )
         if subscriber is None:
@@ -131,8 +131,7 @@ class Link:
         try:
             async with asyncio.timeout(self.settings.start_timeout_s):
                 await in_thread(self._client.startup, "rocketmq5: start")
-                for topic in self._topics:
-                    await self.learn(topic)
+                await self._learn_all()
                 await self._until_heard()
         except TimeoutError:
             self.abandon()
@@ -142,11 +141,18 @@ class Link:
             self.abandon()
             raise
 
+    async def _learn_all(self) -> None:
+        for topic in self._topics:
+            await self.learn(topic)
+        for topic in self._more_topics:
+            with suppress(BrokerRefused):  # gone meanwhile: whoever sends there will hear of it
+                await self.learn(topic)
+
     async def learn(self, topic: str) -> Sequence[Any]:
         """The topic's queues. The package only says that it has no route: so the proxy is asked for its reason."""
         if topic not in self.routes:
             proxy = self._client.client_configuration.rpc_endpoints
-            answer = await self.call("query_topic_route", proxy, wire.route(topic, self.settings.namespace, proxy))
+            answer = await self.call("query_topic_route", proxy, wire.route(topic, proxy))
             wire.check_status(answer.status, topic)
             await in_thread(lambda: self._client.learn(topic), "rocketmq5: route")
         route = self.routes.get(topic)

@@ -47,15 +47,17 @@ class GrpcProducer:
 
     async def close(self) -> None:
         """Transactions under way end, within a bound; what is cut off there is asked about later."""
+        await asyncio.gather(self._until_idle(), self.desk.close())
+
+    async def _until_idle(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.close_timeout_s):
                 await self._idle.wait()
-        await self.desk.close()
 
     async def _send_half(self, message: OutgoingMessage) -> Half:
         endpoints, entry = await send(self.session, self._settings, message, half=True)
         return Half(
-            topic=message.topic,
+            topic=self._settings.full(message.topic),
             message_id=entry.message_id,
             transaction_id=entry.transaction_id,
             endpoints=endpoints,
@@ -98,7 +100,7 @@ async def send(
 ) -> tuple[RpcEndpoints, Any]:
     """Who took it, and the receipt. All attempts together have the time of one call, and the same message id."""
     type_ = wire.type_of(message, half=half)
-    request = wire.send(message, type_, settings.namespace)
+    request = wire.send(message, type_, settings.full(message.topic))
     try:
         async with asyncio.timeout(settings.call_timeout_s):
             return await _attempts(session, settings, message, type_, request)
@@ -113,7 +115,7 @@ async def _attempts(
     topic = message.topic
     for attempt in range(1, settings.attempts + 1):
         link = session.link
-        queues = [queue for queue in await link.learn(topic) if queue.is_writable()]
+        queues = [queue for queue in await link.learn(settings.full(topic)) if queue.is_writable()]
         _require(topic, type_, queues)
         endpoints = _pick(queues, message.fifo_group)
         try:

@@ -36,7 +36,8 @@ class _Forward(logging.Handler):
             self._left_out += 1
             return
         self._next_s = now_s + LOG_EVERY_S
-        warn(Action.LOOP_FAILED, loop=OURS, why=record.getMessage()[:500], left_out=self._left_out)
+        why = record.getMessage().partition("\n")[0]
+        warn(Action.LOOP_FAILED, loop=OURS, why=why, left_out=self._left_out)
         self._left_out = 0
 
 
@@ -54,6 +55,12 @@ def _without_log_files() -> None:
     logger.addHandler(_Forward())
     vars(module)["logger"] = logger
     sys.modules[LOG_MODULE] = module
+
+
+def _is_told_otherwise(record: logging.LogRecord) -> bool:
+    """A heartbeat that fails is logged by the package, and raised once more in a callback, where Python logs it with a
+    traceback, every 10 s."""
+    return not (record.exc_info and isinstance(record.exc_info[1], RpcError))
 
 
 def _installed(name: str) -> bool:
@@ -87,6 +94,8 @@ try:
     from rocketmq.v5.util import MessageIdCodec, Misc
 except ImportError as error:
     raise SettingRefused("broker_url", f"{OURS} cannot be imported ({error}): `{INSTALL}` again") from error
+
+logging.getLogger("concurrent.futures").addFilter(_is_told_otherwise)
 
 __all__ = [
     "ChannelConnectivity",

@@ -8,7 +8,7 @@ of no check-back, and receive nothing, for up to five minutes (F07). A connectio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from service.adapters.rocketmq.grpc.link import Link
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
@@ -20,12 +20,13 @@ from service.observability.log import log, warn
 class Session:
     """`link` may be another one at every use: ask for it each time."""
 
-    def __init__(self, name: str, make: Callable[[], Link], settings: GrpcSettings) -> None:
+    def __init__(self, name: str, make: Callable[[Iterable[str]], Link], settings: GrpcSettings) -> None:
+        """`make` is told of topics that were learned on the way."""
         self.name = name
         self._make = make
         self._settings = settings
         self._link: Link | None = None
-        self._heard_s = 0.0
+        self._heard_s = self._alive_s = 0.0
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
@@ -35,13 +36,13 @@ class Session:
         return self._link
 
     @property
-    def is_heard(self) -> bool:
-        """It gave a sign of life lately."""
-        return self._link is not None and self._silent_s() < self._settings.deaf_after_s
+    def is_alive(self) -> bool:
+        """One proxy at least gave a sign of life lately."""
+        return self._link is not None and self._now_s() - self._alive_s < self._settings.deaf_after_s
 
     async def open(self) -> None:
         """BrokerUnavailable or BrokerRefused: it is not open, and has to be opened again."""
-        self._link = await self._opened()
+        self._link = await self._opened(())
         self._heard()
 
     async def keep(self) -> None:
@@ -49,6 +50,7 @@ class Session:
         while True:
             await asyncio.sleep(self._settings.probe_every_s)
             alive, known = await self.link.probe(), len(self.link.endpoints())
+            self._alive_s = self._now_s() if alive or not known else self._alive_s
             if alive == known:
                 self._heard()
             elif self._silent_s() >= self._settings.deaf_after_s:
@@ -57,12 +59,12 @@ class Session:
     async def close(self) -> None:
         link, self._link = self._link, None
         if link is not None:
-            await link.close()
+            self._leave(link)
         if self._leaving:
             await asyncio.wait(self._leaving)
 
-    async def _opened(self) -> Link:
-        link = self._make()
+    async def _opened(self, learned: Iterable[str]) -> Link:
+        link = self._make(learned)
         await link.open()
         return link
 
@@ -73,19 +75,24 @@ class Session:
         fresh = await self._opened_at_last()
         if await fresh.probe() > alive:
             old, self._link = self.link, fresh
+            self._alive_s = self._now_s()
             log(Action.STARTED, loop=self.name, silent_s=round(self._silent_s(), 1))
         else:
             old = fresh
         self._leave(old)
-        self._heard()
+        self._heard_s = self._now_s()
 
     async def _opened_at_last(self) -> Link:
-        """However long that takes. BrokerRefused too: a broker that comes back may not know its topics at once."""
+        """However long that takes; each reason is said once. BrokerRefused is none to give up: a broker that comes back
+        may not know its topics at once."""
+        said: str | None = None
         while True:
             try:
-                return await self._opened()
+                return await self._opened(self.link.routes)
             except BrokerUnavailable as error:
-                warn(Action.LOOP_FAILED, loop=self.name, why=error.why)
+                if error.why != said:
+                    warn(Action.LOOP_FAILED, loop=self.name, why=error.why)
+                said = error.why
             await asyncio.sleep(self._settings.reconnect_every_s)
 
     def _leave(self, old: Link) -> None:
@@ -95,7 +102,10 @@ class Session:
         task.add_done_callback(self._leaving.discard)
 
     def _heard(self) -> None:
-        self._heard_s = asyncio.get_running_loop().time()
+        self._heard_s = self._alive_s = self._now_s()
 
     def _silent_s(self) -> float:
-        return asyncio.get_running_loop().time() - self._heard_s
+        return self._now_s() - self._heard_s
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()

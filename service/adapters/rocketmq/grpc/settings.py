@@ -91,8 +91,9 @@ class GrpcSettings:
     admin_timeout_s: float = 1.5
     """One admin request: the broker answers in milliseconds, and `/readyz` waits 2 s."""
 
-    close_timeout_s: float = 3.0
-    """For transactions under way at `close`, and again for taking leave of the broker."""
+    close_timeout_s: float = 2.5
+    """Each of the three steps of `close`: what was fetched is given back, what is under way ends, clients take leave.
+    Together less than the 10 s that a process has to stop. As a rule it is milliseconds."""
 
     discarded_scan_max: int = 2_000
     """Discarded messages looked through in one listing, ours or not: 63 pulls."""

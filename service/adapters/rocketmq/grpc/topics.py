@@ -45,9 +45,13 @@ class TopicDesk:
 
     async def look(self) -> Sequence[Found]:
         """Of every broker; at least one."""
-        brokers = await self._cluster.brokers()
+        name_servers, nobody = self._settings.name_servers, "no broker is registered there"
+        try:
+            brokers = await self._cluster.brokers()
+        except BrokerRefused as error:
+            raise BrokerRefused(name_servers, nobody) from error
         if not brokers:
-            raise BrokerRefused(self._settings.name_servers, "no broker is registered there")
+            raise BrokerRefused(name_servers, nobody)
         return await asyncio.gather(*map(self._look, brokers))
 
     async def create(self, topics: Sequence[Topic]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 
 from service.adapters.rocketmq.grpc import wire
 from service.adapters.rocketmq.grpc.backlog import BacklogDesk
@@ -55,7 +56,7 @@ class GrpcTransport:
         self._producers: dict[str, GrpcProducer] = {}
         self._consumers: list[GrpcConsumer] = []
         self._publishing: Session | None = None
-        self._opening = asyncio.Lock()
+        self._opening, self._opening_publisher = asyncio.Lock(), asyncio.Lock()
         self._failed: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -94,10 +95,11 @@ class GrpcTransport:
             if known is not None:
                 known.desk.check_back = check_back
                 return known
-            desk = CheckDesk(check_back, self._settings)
+            desk = CheckDesk(topic, check_back, self._settings)
             session = await self._session(f"rocketmq5: producer of {topic}", [topic], asked=desk.asked)
             desk.answer_through(session)
-            await self._require_type(session, topic, TopicType.TRANSACTION)
+            async with self._dropped_on_failure(session):
+                await self._require_type(session, topic, TopicType.TRANSACTION)
             producer = self._producers[topic] = GrpcProducer(topic, session, desk, self._settings)
             return producer
 
@@ -106,14 +108,11 @@ class GrpcTransport:
 
     async def consumer(self, topic: str, group: str, *, invisible_s: float) -> Consumer:
         self._require_own_process()
-        subscriber = Subscriber(topic=topic, group=group, namespace=self._settings.namespace)
+        subscriber = Subscriber(topic=self._settings.full(topic), group=self._settings.full(group))
         session = await self._session(f"rocketmq5: consumer {group}", [topic], subscriber=subscriber)
-        try:
+        async with self._dropped_on_failure(session):
             await self._topics.require_group(topic, group)
             fifo = TopicType.FIFO.value in await self._types(session, topic)
-        except BrokerUnavailable:
-            await self._drop(session)
-            raise
         consumer = GrpcConsumer(session, subscriber, self._settings, invisible_s=invisible_s, fifo=fifo)
         self._consumers.append(consumer)
         return consumer
@@ -139,8 +138,10 @@ class GrpcTransport:
     async def _session(
         self, name: str, topics: Sequence[str], *, subscriber: Subscriber | None = None, asked: Asked | None = None
     ) -> Session:
-        def make() -> Link:
-            return Link(self._settings, topics=topics, subscriber=subscriber, asked=asked)
+        names = list(map(self._settings.full, topics))
+
+        def make(learned: Iterable[str]) -> Link:
+            return Link(self._settings, topics=names, more_topics=learned, subscriber=subscriber, asked=asked)
 
         session = Session(name, make, self._settings)
         await session.open()
@@ -149,13 +150,18 @@ class GrpcTransport:
         self._sessions[session] = keeper
         return session
 
-    async def _drop(self, session: Session) -> None:
-        self._sessions.pop(session).cancel()
-        await session.close()
+    @asynccontextmanager
+    async def _dropped_on_failure(self, session: Session) -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._sessions.pop(session).cancel()
+            await session.close()
+            raise
 
     async def _publisher_session(self) -> Session:
         self._require_own_process()
-        async with self._opening:
+        async with self._opening_publisher:
             if self._publishing is None:
                 self._publishing = await self._session("rocketmq5: publisher", [])
             return self._publishing
@@ -163,11 +169,10 @@ class GrpcTransport:
     async def _require_type(self, session: Session, topic: str, type_: TopicType) -> None:
         types = await self._types(session, topic)
         if type_.value not in types:
-            await self._drop(session)
             raise BrokerRefused(topic, f"the topic is of type {', '.join(sorted(types))}, not {type_}")
 
     async def _types(self, session: Session, topic: str) -> frozenset[str]:
-        return wire.types_of(await session.link.learn(topic))
+        return wire.types_of(await session.link.learn(self._settings.full(topic)))
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
         if keeper.cancelled() or self._failed is None or self._failed.done():
@@ -191,8 +196,8 @@ class GrpcTransport:
         proxy = self._settings.proxy
         remedy = "look whether it runs, and at DROPGATE_BROKER_URL"
         if self._sessions:
-            heard = all(session.is_heard for session in self._sessions)
-            return [] if heard else [f"the proxy at {proxy} gives no sign of life: {remedy}"]
+            alive = all(session.is_alive for session in self._sessions)
+            return [] if alive else [f"the proxy at {proxy} gives no sign of life: {remedy}"]
         connects = await asyncio.gather(*map(self._connects, proxy.split(";")))
         return [] if any(connects) else [f"the proxy at {proxy} cannot be reached: {remedy}"]
 

@@ -1,4 +1,8 @@
-"""Requests to the proxy and its answers, between the protocol's messages and the port's."""
+"""Requests to the proxy and its answers, between the protocol's messages and the port's.
+
+The protocol has a field for a namespace, and RocketMQ's own proxy does not look at it (seen with 5.4.0): a namespace is
+part of the name here, as it is for the broker.
+"""
 
 from __future__ import annotations
 
@@ -85,11 +89,11 @@ def is_void(status: Any) -> bool:
     return bool(status.code == Code.INVALID_RECEIPT_HANDLE)
 
 
-def delivery(message: Any, endpoints: RpcEndpoints) -> Delivery:
+def delivery(message: Any, topic: str, endpoints: RpcEndpoints) -> Delivery:
     """What cannot be unpacked goes on as it is: the consumer says what becomes of it."""
     system = message.system_properties
     return Delivery(
-        topic=message.topic.name,
+        topic=topic,
         message_id=system.message_id,
         key=_key(system.keys),
         body=_body(message),
@@ -100,9 +104,9 @@ def delivery(message: Any, endpoints: RpcEndpoints) -> Delivery:
     )
 
 
-def check_request(message: Any) -> CheckRequest:
+def check_request(message: Any, topic: str) -> CheckRequest:
     return CheckRequest(
-        topic=message.topic.name,
+        topic=topic,
         message_id=message.system_properties.message_id,
         key=_key(message.system_properties.keys),
         body=_body(message),
@@ -144,12 +148,12 @@ def type_of(message: OutgoingMessage, *, half: bool) -> TopicType:
     return types[0] if types else TopicType.NORMAL
 
 
-def send(message: OutgoingMessage, type_: TopicType, namespace: str) -> Any:
+def send(message: OutgoingMessage, type_: TopicType, topic: str) -> Any:
     """Without CHECK_IMMUNITY_TIME (`orphaned_transaction_recovery_duration`): it burns checks in silence, and a COMMIT
     that is later than it is refused (F16)."""
     request = protocol.SendMessageRequest()
     out = request.messages.add()
-    out.topic.name, out.topic.resource_namespace = message.topic, namespace
+    out.topic.name = topic
     out.body = message.body
     out.user_properties.update(message.properties)
     system = out.system_properties
@@ -166,10 +170,10 @@ def send(message: OutgoingMessage, type_: TopicType, namespace: str) -> Any:
     return request
 
 
-def end(half: Half, verdict: Verdict, namespace: str, *, asked: bool) -> Any:
+def end(half: Half, verdict: Verdict, *, asked: bool) -> Any:
     sources = definition.TransactionSource
     request = protocol.EndTransactionRequest()
-    request.topic.name, request.topic.resource_namespace = half.topic, namespace
+    request.topic.name = half.topic
     request.message_id, request.transaction_id = half.message_id, half.transaction_id
     request.resolution = RESOLUTIONS[verdict]
     request.source = sources.SOURCE_SERVER_CHECK if asked else sources.SOURCE_CLIENT
@@ -178,11 +182,10 @@ def end(half: Half, verdict: Verdict, namespace: str, *, asked: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Subscriber:
-    """Who reads, and what: part of every request of a consumer."""
+    """Who reads, and what: part of every request of a consumer. Names as the broker has them."""
 
     topic: str
     group: str
-    namespace: str
 
     def heartbeat(self, client_type: int) -> Any:
         return self._named(protocol.HeartbeatRequest(client_type=client_type), topic=False)
@@ -217,15 +220,15 @@ class Subscriber:
         return request
 
     def _named(self, request: Any, *, topic: bool = True) -> Any:
-        request.group.name, request.group.resource_namespace = self.group, self.namespace
+        request.group.name = self.group
         if topic:
-            request.topic.name, request.topic.resource_namespace = self.topic, self.namespace
+            request.topic.name = self.topic
         return request
 
 
-def route(topic: str, namespace: str, endpoints: RpcEndpoints) -> Any:
+def route(topic: str, endpoints: RpcEndpoints) -> Any:
     request = protocol.QueryRouteRequest()
-    request.topic.name, request.topic.resource_namespace = topic, namespace
+    request.topic.name = topic
     request.endpoints.CopyFrom(endpoints.endpoints)
     return request
 
