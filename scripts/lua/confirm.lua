@@ -12,6 +12,7 @@ local EPOCH, effects = ARGV[1], cmsgpack.unpack(ARGV[2])
 
 --#include same_redis.lua
 --#include same_stock.lua
+--#include whole_slot.lua
 --#include records.lua
 --#include effects.lua
 
@@ -19,4 +20,4 @@ local function leave_alone()
   return false
 end
 
-return lost_stock() or apply(effects, leave_alone)
+return lost_slot() or apply(effects, leave_alone)

@@ -12,6 +12,7 @@ local EPOCH, OFFSET_MS, effects = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(AR
 
 --#include same_redis.lua
 --#include same_stock.lua
+--#include whole_slot.lua
 --#include clock.lua
 --#include records.lua
 --#include effects.lua
@@ -24,4 +25,4 @@ local function write_ended(id, _, effect)
   return true
 end
 
-return lost_stock() or apply(effects, write_ended)
+return lost_slot() or apply(effects, write_ended)

@@ -14,10 +14,11 @@ local ID, WHO, UNITS = 1, 2, 3
 
 --#include same_redis.lua
 --#include same_stock.lua
+--#include whole_slot.lua
 --#include records.lua
 --#include refusals.lua
 
-local gone = lost_stock()
+local gone = lost_slot()
 if gone then
   return gone
 end

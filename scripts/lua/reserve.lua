@@ -21,11 +21,12 @@ local DECIDED_AT, WINNERS, LOSERS = 1, 2, 3  -- a batch's record: losers are {id
 
 --#include same_redis.lua
 --#include same_stock.lua
+--#include whole_slot.lua
 --#include clock.lua
 --#include records.lua
 --#include refusals.lua
 
-local gone = lost_stock()
+local gone = lost_slot()
 if gone then
   return gone
 end

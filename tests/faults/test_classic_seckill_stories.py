@@ -101,7 +101,7 @@ async def test_warming_a_sale_that_sells_changes_nothing(stage: Stage) -> None:
     await stage.quiet()
 
 
-@pytest.mark.parametrize("name", ["stock", "meta"])
+@pytest.mark.parametrize("name", ["stock", "meta", "records", "buyers", "batches", "bodies", "undelivered"])
 async def test_a_deleted_key_with_twenty_queued_is_rebuilt_exactly(stage: Stage, name: str) -> None:
     """F30: warm-up after DEL, with 20 reservations whose orders are still queued."""
     process = await stage.process("keeper")

