@@ -50,7 +50,7 @@ def identify(call: Call) -> Identity:
     scheme, _, token = (call.header(b"authorization") or "").partition(" ")
     token = token.strip()
     if scheme.lower() != "bearer" or not token or len(token) > TOKEN_MAX:
-        raise Unauthenticated
+        raise Unauthenticated("No bearer key or token came")
     principal = call.services.keys.authenticate(token)
     if principal is not None:
         return Identity(role=principal.role, id=principal.key_id)
@@ -60,8 +60,10 @@ def identify(call: Call) -> Identity:
 def _buyer_of(token: str, secret: str | None, audience: str | None) -> str:
     """`sub` of a buyer's token. It must be HS256, must expire, must be valid already where it says from when, must be
     meant for us where we have a name, and `sub` must be an id that a buyer can have."""
-    if secret is None or token.count(".") != _JWT_DOTS:
-        raise Unauthenticated
+    if token.count(".") != _JWT_DOTS:
+        raise Unauthenticated("The key is not known")
+    if secret is None:
+        raise Unauthenticated("Buyers' tokens are off: DROPGATE_JWT_SECRET is not set")
     try:
         claims = jwt.decode(
             token,
@@ -74,12 +76,27 @@ def _buyer_of(token: str, secret: str | None, audience: str | None) -> str:
                 "verify_aud": audience is not None,
             },
         )
-    except jwt.PyJWTError:
-        raise Unauthenticated from None
+    except jwt.PyJWTError as error:
+        raise Unauthenticated(_why(error)) from None
     subject = claims["sub"]
     if not isinstance(subject, str) or not is_buyer_id(subject):
-        raise Unauthenticated
+        raise Unauthenticated("The token's sub is no buyer's id")
     return subject
+
+
+_WHY: dict[type[jwt.PyJWTError], str] = {
+    jwt.ExpiredSignatureError: "The token has expired",
+    jwt.ImmatureSignatureError: "The token is not valid yet",
+    jwt.InvalidSignatureError: "The token's signature does not hold",
+    jwt.InvalidAudienceError: "The token's aud is not this service",
+}
+
+
+def _why(error: jwt.PyJWTError) -> str:
+    """What is wrong with a token, for the shop's engineer. Its claims are looked at once its signature holds."""
+    if isinstance(error, jwt.MissingRequiredClaimError):
+        return f"The token has no {error.claim}"
+    return next((words for kind, words in _WHY.items() if isinstance(error, kind)), "The token is no valid HS256 JWT")
 
 
 def is_buyer_id(text: str) -> bool:

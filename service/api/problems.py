@@ -164,6 +164,8 @@ def _detail(error: Exception, words: Words) -> str:
             return f"{why[:1].upper()}{why[1:]}. {words.remedy}"
         case http_errors.UnsupportedMediaType(found=found):
             return f"Found {found}. {words.remedy}"
+        case errors.Unauthenticated(why=str(why)):
+            return f"{why}. {words.remedy}"
         case errors.Forbidden(needs=needs):
             return f"Needs {needs}. {words.remedy}"
         case _:

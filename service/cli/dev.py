@@ -27,7 +27,7 @@ KEYS = "keys.json"
 RUNNING = "running.json"
 LOCK = "dev.lock"
 
-READY_WAIT_S = 10.0
+READY_WAIT_S = 5.0
 """How long the welcome waits for /readyz; after it, it says what is missing, and everything goes on trying."""
 READY_LOOK_S = 0.1
 READY_TIMEOUT_S = 3.0

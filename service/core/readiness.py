@@ -60,7 +60,8 @@ class Readiness:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 return [f"{name}: {problem}" for problem in await look()]
         except Unavailable as error:
-            return [f"{name}: {error.why or 'no answer'}; look at its server and the network to it"]
+            why = (error.why or "no answer").rstrip(".")
+            return [f"{name}: {why}; look at its server and the network to it"]
         except TimeoutError:
             return [f"{name}: no answer within {LOOK_TIMEOUT_S:g} s; look at its server and the network to it"]
 

@@ -108,6 +108,10 @@ class Unauthenticated(Refused):
 
     code = "unauthenticated"
 
+    def __init__(self, why: str | None = None) -> None:
+        super().__init__(why)
+        self.why = why
+
 
 class Forbidden(Refused):
     """This key's role may not do this."""

@@ -30,7 +30,7 @@ class Screen:
         self._console = console
 
     def say(self, text: str) -> None:
-        self._console.print(text)
+        self._console.print(text, soft_wrap=True)
 
     @asynccontextmanager
     async def following(self, what: str, wave: Wave, total: int, figures: Figures) -> AsyncIterator[None]:
@@ -101,5 +101,5 @@ class _Live:
     def __call__(self) -> str:
         figures = self._figures
         rate = (figures.requests - self._requests_before) / max(0.001, self._watch.seconds)
-        told = f"{figures.accepted:,} won, {figures.refused:,} answers sold out"
-        return f"{told}, {figures.retried:,} told to try again, {rate:,.0f}/s"
+        told = f"{figures.accepted:,} won, {figures.refused:,} × sold out"
+        return f"{told}, {figures.retried:,} × try again, {rate:,.0f}/s"

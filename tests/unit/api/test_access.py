@@ -200,6 +200,29 @@ async def test_a_token_is_no_token_if_it_is(world: World, client: httpx.AsyncCli
     assert world.asked() == []
 
 
+@pytest.mark.parametrize(
+    ("case", "hint"),
+    [
+        ("signed by another secret", "The token's signature does not hold. Send "),
+        ("signed by another algorithm", "The token is no valid HS256 JWT. Send "),
+        ("over", "The token has expired. Send "),
+        ("not yet valid", "The token is not valid yet. Send "),
+        ("without a buyer", "The token has no sub. Send "),
+        ("of a buyer without a name", "The token's sub is no buyer's id. Send "),
+    ],
+)
+async def test_a_refused_token_says_why(client: httpx.AsyncClient, case: str, hint: str) -> None:
+    answer = await client.get(f"/v1/reservations/{ANNAS}", headers=BAD_TOKENS[case])
+    assert answer.json()["detail"].startswith(hint)
+
+
+async def test_a_key_that_is_not_known_or_did_not_come_is_said(client: httpx.AsyncClient) -> None:
+    path = f"/v1/reservations/{ANNAS}"
+    unknown = await client.get(path, headers={"Authorization": "Bearer dg_0_secret"})
+    assert unknown.json()["detail"].startswith("The key is not known. ")
+    assert (await client.get(path)).json()["detail"].startswith("No bearer key or token came. ")
+
+
 async def test_a_buyer_called_operator_is_a_buyer(world: World, client: httpx.AsyncClient) -> None:
     answer = await client.get("/admin/v1/sales", headers=token("operator", role="operator"))
     assert (answer.status_code, world.asked()) == (403, [])
