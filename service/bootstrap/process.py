@@ -102,7 +102,7 @@ class _Process:
             case Part.ORDER:
                 return order.run(transport, cases.topics.order, cases.intake, stop=stop, clock=clock)
             case Part.TIMEOUT:
-                expiry = PaymentExpiry(orders, cases.endings, cases.timeouts, clock)
+                expiry = PaymentExpiry(orders, cases.endings, clock)
                 return payment_timeout.run(transport, cases.topics.payment_timeout, expiry, stop=stop, clock=clock)
             case Part.EVENTS:
                 relay = OutboxRelay(orders, transport.publisher(), clock, cases.topics.events.name)

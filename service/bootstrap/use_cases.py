@@ -10,6 +10,7 @@ from consumers.keeper import KeeperLoop
 from service.api.services import ApiServices
 from service.bootstrap.adapters import Adapters
 from service.core.adjusting import FINISH_A_TURN, Adjusting
+from service.core.after_commit import AfterCommit
 from service.core.attempt import AttemptTools
 from service.core.authority import AuthorityRoad
 from service.core.batching import BatchLimits
@@ -95,9 +96,8 @@ class UseCases:
             directory=self.directory,
             claims=ClaimsFinder(self.directory, stock, orders),
             transaction=OrderTransaction(orders, clock),
-            stock=stock,
-            orders=orders,
-            timeouts=self.timeouts,
+            after_commit=AfterCommit(directory=self.directory, stock=stock, orders=orders, timeouts=self.timeouts),
+            clock=clock,
         )
         self.reserve = self._reserve(settings)
 
@@ -150,7 +150,6 @@ class UseCases:
             directory=self.directory,
             stock=self.adapters.stock,
             intake=self.intake,
-            endings=self.endings,
             clock=clock,
             after_s=settings.sweep_after_s,
         )

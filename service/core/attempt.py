@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
+from service.core.answering import Answering
 from service.core.batching import Ticket
 from service.core.directory import SaleDirectory
-from service.core.views import queued_from_candidate, queued_from_record
 from service.domain.batch import SCHEMA, BatchMessage, Candidate, encode
 from service.domain.check_back import Verdict, verdict_of_answers
 from service.domain.errors import (
-    Conflict,
-    DropgateError,
     EpochChanged,
-    IdempotencyKeyReused,
     InDoubt,
     OutcomeUnknown,
+    Permanent,
     StockUnavailable,
     StoreUnavailable,
     Unavailable,
 )
 from service.domain.ids import ReservationId, new_batch_id
-from service.domain.order import Order
 from service.domain.sale import Authority, Sale, older_may_still_win
 from service.domain.stock import (
     Fenced,
     Known,
     Lost,
-    No,
-    Record,
-    RecordState,
     Refusal,
     ReserveAnswer,
     Reserved,
@@ -82,10 +76,8 @@ class Attempt:
         self._slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)
         self._answered = answered
         # Judged when the attempt begins: a 409 is final only if no older candidate could win from here on.
-        self._final = not older_may_still_win(sale, tools.clock.now_ms())
-        self._tickets: dict[ReservationId, list[Ticket]] = {}
-        for ticket in tickets:
-            self._tickets.setdefault(ticket.candidate.reservation_id, []).append(ticket)
+        final = not older_may_still_win(sale, tools.clock.now_ms())
+        self._answering = Answering(tools.orders, sale, tickets, final=final)
 
     async def run(self) -> None:
         try:
@@ -93,7 +85,7 @@ class Attempt:
             if candidates:
                 await self._transact(candidates)
         except InDoubt as error:
-            self._refuse_all(error)
+            self._answering.refuse_all(error)
         finally:
             self._answered()
 
@@ -101,7 +93,7 @@ class Attempt:
 
     async def _peek(self) -> list[Candidate]:
         """Answer what can be answered now; the candidates that remain go into the half message."""
-        candidates = [tickets[0].candidate for tickets in self._tickets.values()]
+        candidates = self._answering.candidates()
         limit = self._sale.rules.limit_per_buyer
         reply = await self._tools.stock.peek(self._slot, candidates, limit)
         if isinstance(reply, Lost):
@@ -115,7 +107,7 @@ class Attempt:
                 remaining.append(candidate)
             else:
                 decided[candidate.reservation_id] = answer
-        await self._answer_decided(decided)
+        await self._answering.decided(decided)
         return remaining
 
     # --- steps 4-7 ----------------------------------------------------------------------------------------------------
@@ -148,7 +140,7 @@ class Attempt:
         except StockUnavailable as error:
             # It may have happened: only the check-back, which reads or fences, can tell.
             warn(Action.BATCH_IN_DOUBT, sale_id=self._sale.id, batch_id=batch.batch_id, error=str(error))
-            self._refuse_all(OutcomeUnknown())
+            self._answering.refuse_all(OutcomeUnknown())
             return self._ended(Verdict.UNKNOWN)
         return self._ended(await self._conclude(batch, reply))
 
@@ -160,19 +152,19 @@ class Attempt:
         match reply:
             case Lost(found=found):
                 await self._tools.directory.report_lost(self._sale, found)
-                self._refuse_all(OutcomeUnknown())
+                self._answering.refuse_all(OutcomeUnknown())
                 return Verdict.ROLLBACK
             case Fenced(known=known):
                 warn(Action.BATCH_FENCED, sale_id=self._sale.id, batch_id=batch.batch_id)
-                await self._answer_decided({id_: Known(record=record) for id_, record in known.items()})
-                self._refuse_all(OutcomeUnknown())
+                await self._answering.decided({id_: Known(record=record) for id_, record in known.items()})
+                self._answering.refuse_all(OutcomeUnknown())
                 return Verdict.ROLLBACK
             case Reserved(answers=answers):
                 if self._tools.directory.still_sells(self._sale):
                     await self._answer(batch, answers)
                 else:
                     # This process slept during the call: the authority may have changed, and rows may say otherwise.
-                    self._refuse_all(OutcomeUnknown())
+                    self._answering.refuse_all(OutcomeUnknown())
                 return verdict_of_answers(answers)
             case unreachable:
                 assert_never(unreachable)
@@ -186,7 +178,7 @@ class Attempt:
         for id_, answer in answers.items():
             if isinstance(answer, Won):
                 winners += 1
-                self._answer_queued(batch, candidates[id_])
+                self._answering.queued(batch, candidates[id_])
             else:
                 others[id_] = answer
         losers = [id_ for id_, answer in others.items() if _lost(candidates[id_], answer)]
@@ -201,9 +193,9 @@ class Attempt:
         )
         if losers and not await self._record_decision(batch, losers):
             for id_ in losers:
-                self._refuse(id_, OutcomeUnknown(id_))
+                self._answering.refuse(id_, OutcomeUnknown(id_))
                 del others[id_]
-        await self._answer_decided(others)
+        await self._answering.decided(others)
 
     async def _record_decision(self, batch: BatchMessage, losers: Sequence[ReservationId]) -> bool:
         """Under the sale-row lock and only while the row's epoch is the batch's own (step 6). False: losers hear
@@ -217,99 +209,11 @@ class Attempt:
 
         try:
             await self._tools.orders.transact([batch.sale_id], work)
-        except (StoreUnavailable, EpochChanged) as error:
+        except (StoreUnavailable, EpochChanged, Permanent) as error:
+            # Permanent too: what SQL has against the losers' row is nothing against the winners' COMMIT.
             warn(Action.BATCH_IN_DOUBT, sale_id=batch.sale_id, batch_id=batch.batch_id, error=str(error))
             return False
         return True
-
-    async def _answer_decided(self, decided: Mapping[ReservationId, Known | Refusal]) -> None:
-        """Answer from rows where there are any, else from records; a refusal last."""
-        wanted = [id_ for id_, answer in decided.items() if self._needs_row(answer)]
-        wanted += [live.reservation_id for id_, answer in decided.items() if (live := self._live_of(id_, answer))]
-        try:
-            rows = await self._tools.orders.orders(wanted) if wanted else {}
-        except StoreUnavailable:
-            for id_ in decided:
-                self._refuse(id_, OutcomeUnknown(id_))
-            return
-        for id_, answer in decided.items():
-            self._answer_one(id_, answer, rows)
-
-    def _needs_row(self, answer: Known | Refusal) -> bool:
-        """A record may still say `queued` when its order is committed and GET has told of it: the row comes first."""
-        match answer:
-            case Known():
-                return True
-            case Refusal():
-                return not self._final
-            case unreachable:
-                assert_never(unreachable)
-
-    def _live_of(self, id_: ReservationId, answer: Known | Refusal) -> Record | None:
-        """Without a key and with a limit of one, a buyer gets their live reservation again (design §5)."""
-        if not isinstance(answer, Refusal) or answer.no is not No.LIMIT_REACHED:
-            return None
-        if self._tickets[id_][0].keyed or self._sale.rules.limit_per_buyer > 1:
-            return None
-        return answer.live
-
-    def _answer_one(self, id_: ReservationId, answer: Known | Refusal, rows: Mapping[ReservationId, Order]) -> None:
-        live = self._live_of(id_, answer)
-        if id_ in rows:
-            self._answer_row(id_, rows[id_])
-        elif isinstance(answer, Known):
-            self._answer_record(id_, answer.record, rows, same_id=True)
-        elif live is not None:
-            self._answer_record(id_, live, rows, same_id=False)
-        else:
-            code = "limit_reached" if answer.no is No.LIMIT_REACHED else "sold_out"
-            # Units that someone holds may come back: then this id may win after all.
-            final = self._final and not answer.units_held
-            held = None if answer.live is None else answer.live.reservation_id
-            self._refuse(
-                id_,
-                Conflict(code, sale_id=self._sale.id, reservation_id=id_, held_reservation_id=held, final=final),
-            )
-
-    def _answer_queued(self, batch: BatchMessage, candidate: Candidate) -> None:
-        reservation = queued_from_candidate(self._sale, batch, candidate)
-        for place, ticket in enumerate(self._tickets[candidate.reservation_id]):
-            if ticket.candidate.fingerprint != candidate.fingerprint:
-                ticket.refuse(IdempotencyKeyReused(candidate.reservation_id))
-            else:
-                ticket.answer(reservation, replayed=place > 0)
-
-    def _answer_row(self, id_: ReservationId, row: Order) -> None:
-        for ticket in self._tickets[id_]:
-            if ticket.candidate.fingerprint != row.fingerprint:
-                ticket.refuse(IdempotencyKeyReused(id_))
-            else:
-                ticket.answer(row.as_reservation(), replayed=True)
-
-    def _answer_record(
-        self, id_: ReservationId, record: Record, rows: Mapping[ReservationId, Order], *, same_id: bool
-    ) -> None:
-        """From a record: `queued` as it is; `ordered` or `ended` by its row, and in doubt while the row is on its
-        way."""
-        row = rows.get(record.reservation_id)
-        for ticket in self._tickets[id_]:
-            if same_id and record.fingerprint != ticket.candidate.fingerprint:
-                ticket.refuse(IdempotencyKeyReused(id_))
-            elif row is not None:
-                ticket.answer(row.as_reservation(), replayed=True)
-            elif record.state is RecordState.QUEUED:
-                ticket.answer(queued_from_record(self._sale, record), replayed=True)
-            else:
-                ticket.refuse(OutcomeUnknown(id_))
-
-    def _refuse(self, id_: ReservationId, error: DropgateError) -> None:
-        for ticket in self._tickets[id_]:
-            ticket.refuse(error)
-
-    def _refuse_all(self, error: DropgateError) -> None:
-        """Whoever has no answer yet hears this one."""
-        for id_ in self._tickets:
-            self._refuse(id_, OutcomeUnknown(id_) if isinstance(error, OutcomeUnknown) else error)
 
 
 def _lost(candidate: Candidate, answer: Known | Refusal) -> bool:

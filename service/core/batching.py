@@ -17,6 +17,11 @@ RETRY_AFTER_S = 1
 """What a refused request is told: by then the queue has turned over several times."""
 
 
+ENDS_MAX = 64
+"""Batches of one segment, over its lanes, whose requests are answered and whose COMMIT or ROLLBACK is on its way: even
+a broker that takes a second for each lets a segment sell 64 × 128 in it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReserveAnswer:
     """A reservation, new or (`replayed`) the same again."""
@@ -31,6 +36,7 @@ class BatchLimits:
     lanes: int
     queue_max: int
     queue_age_max_s: float
+    ends_max: int = ENDS_MAX
 
 
 @dataclass(eq=False)
@@ -66,6 +72,7 @@ class BatchQueue:
         self._waiting: deque[Ticket] = deque()
         self._open: set[Ticket] = set()
         self._lanes_free = limits.lanes
+        self._in_flight_max = limits.lanes + limits.ends_max
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -73,6 +80,7 @@ class BatchQueue:
 
     @property
     def in_flight(self) -> int:
+        """Batches that have begun and not ended: answered ones too, until the broker has their verdict."""
         return len(self._tasks)
 
     def join(self, candidate: Candidate, *, keyed: bool) -> asyncio.Future[ReserveAnswer]:
@@ -104,7 +112,7 @@ class BatchQueue:
         return bool(self._waiting) and now_s - self._waiting[0].joined_at_s > self._limits.queue_age_max_s
 
     def _start_batches(self) -> None:
-        while self._lanes_free > 0 and self._waiting:
+        while self._lanes_free > 0 and self.in_flight < self._in_flight_max and self._waiting:
             tickets = self._take()
             if tickets:
                 self._start(tickets)
@@ -140,6 +148,7 @@ class BatchQueue:
         for ticket in tickets:
             ticket.refuse(OutcomeUnknown(ticket.candidate.reservation_id))
         lane.free()
+        self._start_batches()
 
 
 class _Lane:

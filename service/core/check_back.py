@@ -39,15 +39,10 @@ class CheckBacks:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 verdict = await self.verdict(decode_batch(request.body))
         except (DropgateError, TimeoutError) as error:
-            metrics.CHECKS.labels("error").inc()
-            warn(
-                Action.CHECK_ANSWERED,
-                batch_id=request.key,
-                verdict=Verdict.UNKNOWN,
-                check=request.check,
-                error=str(error),
-            )
-            return Verdict.UNKNOWN
+            return _in_doubt(request, str(error) or f"no answer within {ANSWER_TIMEOUT_S:g} s")
+        except Exception as error:  # noqa: BLE001 - the broker's callback is an edge: what comes out of it may end the
+            # transport's thread, and with it all check-backs of this process. A bug is UNKNOWN too, and said aloud.
+            return _in_doubt(request, repr(error))
         metrics.CHECKS.labels(verdict.value).inc()
         log(Action.CHECK_ANSWERED, batch_id=request.key, verdict=verdict, check=request.check)
         return verdict
@@ -67,8 +62,17 @@ class CheckBacks:
         known = verdict_of_sql(candidates, ordered=ordered, losers=losers)
         if known is not None:
             return known
+        if batch.segment >= sale.segments:
+            # The epoch has no such slot: nobody deducted there, and nobody will. Its keys are not lost: there are none.
+            return Verdict.ROLLBACK
         slot = Slot(sale_id=sale.id, segment=batch.segment, epoch=sale.epoch)
         reply = await self._stock.resolve(slot, batch.batch_id)
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
         return verdict_of_slot(reply)
+
+
+def _in_doubt(request: CheckRequest, why: str) -> Verdict:
+    metrics.CHECKS.labels("error").inc()
+    warn(Action.CHECK_ANSWERED, batch_id=request.key, verdict=Verdict.UNKNOWN, check=request.check, error=why)
+    return Verdict.UNKNOWN

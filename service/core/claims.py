@@ -9,6 +9,7 @@ from typing import assert_never
 import msgspec
 
 from service.core.directory import SaleDirectory
+from service.core.fates import Waiting, patience_ms
 from service.domain.batch import BatchMessage, Candidate
 from service.domain.ids import BatchId, ReservationId, home_segment
 from service.domain.order import Claim
@@ -29,15 +30,11 @@ from service.domain.stock import (
     StoredBatch,
     Won,
 )
+from service.observability import metrics
+from service.observability.actions import Action
+from service.observability.log import warn
 from service.ports.orders import OrderStore
 from service.ports.stock import Stock
-
-
-@dataclass(frozen=True, kw_only=True)
-class Waiting:
-    """Not decidable now: the message comes again."""
-
-    why: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +45,8 @@ class BatchClaims:
     batch_id: BatchId
     claims: tuple[Claim, ...]
     older: bool
+    deadline_ms: int | None = None
+    """From when on a candidate that SQL refuses for good is rejected with `not_confirmed`."""
     ordered: bool = False
     """Some winner of it has its order: this is a second delivery, not a message without a record."""
 
@@ -76,7 +75,7 @@ class ClaimsFinder:
                 case Meeting.OWN_RECORDS:
                     continue
                 case Meeting.WAITS:
-                    found[batch.batch_id] = Waiting(why=f"authority {sale.authority}, epoch {sale.epoch}")
+                    found[batch.batch_id] = _waiting(sale, batch)
                 case Meeting.OLDER_BY_SQL:
                     found[batch.batch_id] = await self._older_by_sql(sale, batch)
                 case Meeting.OLDER_BY_REDIS:
@@ -89,9 +88,13 @@ class ClaimsFinder:
 
     async def _own(self, sale: Sale, batches: Sequence[BatchMessage]) -> dict[BatchId, BatchClaims | Waiting]:
         by_segment: dict[int, list[BatchId]] = {}
-        for batch in batches:
-            by_segment.setdefault(batch.segment, []).append(batch.batch_id)
         found: dict[BatchId, BatchClaims | Waiting] = {}
+        for batch in batches:
+            if batch.segment < sale.segments:
+                by_segment.setdefault(batch.segment, []).append(batch.batch_id)
+            else:
+                # The epoch has no such slot: nothing was ever deducted there, and nothing is lost either.
+                found[batch.batch_id] = claims_of_stored(sale, batch.batch_id, None)
         for segment, ids in by_segment.items():
             slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)
             reply = await self._stock.batches(slot, ids)
@@ -104,27 +107,31 @@ class ClaimsFinder:
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
             return dict.fromkeys(ids, Waiting(why="Redis is lost"))
-        return {id_: claims_of_stored(sale, id_, reply.found.get(id_)) for id_ in ids}
+        note_unreadable(sale, reply)
+        unread = Waiting(why="stored by a newer release", soon=False)
+        return {
+            id_: unread if id_ in reply.unreadable else claims_of_stored(sale, id_, reply.found.get(id_)) for id_ in ids
+        }
 
     # --- an older epoch's batch ---------------------------------------------------------------------------------------
 
     async def _older_by_sql(self, sale: Sale, batch: BatchMessage) -> BatchClaims | Waiting:
         deadline_ms = await self._deadline_ms(sale, batch)
         if deadline_ms is None:
-            return Waiting(why=f"the end of epoch {batch.epoch} is not known")
+            return _without_an_end(sale, batch)
         claims = [
             _claim(sale, batch, candidate, holds_redis=False, deadline_ms=deadline_ms) for candidate in batch.candidates
         ]
-        return self._claims(sale, batch, claims)
+        return _older(sale, batch, claims, deadline_ms)
 
     async def _older_by_redis(self, sale: Sale, batch: BatchMessage) -> BatchClaims | Waiting:
         """Reserve again what has no row and is no decided loser; the script looks at the deadline itself."""
         deadline_ms = await self._deadline_ms(sale, batch)
         if deadline_ms is None:
-            return Waiting(why=f"the end of epoch {batch.epoch} is not known")
+            return _without_an_end(sale, batch)
         remaining = await self._undecided(batch)
         if not remaining:
-            return self._claims(sale, batch, ())
+            return _older(sale, batch, (), deadline_ms)
         late = LateRules(deadline_ms=deadline_ms)
         claims: list[Claim] = []
         for part in _by_home(sale, batch, remaining):
@@ -136,7 +143,7 @@ class ClaimsFinder:
             # No check-back of an older epoch asks Redis, so nobody fences it here; if it happened, it holds nothing.
             if isinstance(reply, Reserved):
                 claims += _claims_of_answers(sale, part, reply.answers)
-        return self._claims(sale, batch, claims)
+        return _older(sale, batch, claims, deadline_ms)
 
     async def _undecided(self, batch: BatchMessage) -> list[Candidate]:
         ids = [candidate.reservation_id for candidate in batch.candidates]
@@ -152,8 +159,29 @@ class ClaimsFinder:
         """Of the candidate's own epoch, as it was when that ended (design §3.3): GET has said 404 by it."""
         return await self._orders.epoch_deadline_ms(sale.id, batch.epoch)
 
-    def _claims(self, sale: Sale, batch: BatchMessage, claims: Sequence[Claim]) -> BatchClaims:
-        return BatchClaims(sale=sale, batch_id=batch.batch_id, claims=tuple(claims), older=True)
+
+def _waiting(sale: Sale, batch: BatchMessage) -> Waiting:
+    """While the sale is loaded: soon. From an epoch that the row has not reached, as after a restore: it may never."""
+    why = f"epoch {batch.epoch} meets authority {sale.authority}, epoch {sale.epoch}"
+    if batch.epoch > sale.epoch:
+        return Waiting(why=why, soon=False, patience_ms=patience_ms(sale))
+    return Waiting(why=why)
+
+
+def _without_an_end(sale: Sale, batch: BatchMessage) -> Waiting:
+    why = f"the end of epoch {batch.epoch} is not known"
+    return Waiting(why=why, soon=False, patience_ms=patience_ms(sale))
+
+
+def _older(sale: Sale, batch: BatchMessage, claims: Sequence[Claim], deadline_ms: int) -> BatchClaims:
+    return BatchClaims(sale=sale, batch_id=batch.batch_id, claims=tuple(claims), older=True, deadline_ms=deadline_ms)
+
+
+def note_unreadable(sale: Sale, reply: Batches) -> None:
+    """A newer release, rolling out or back, wrote them, and will bring them to their end."""
+    if reply.unreadable:
+        metrics.UNREADABLE_BATCHES.inc(len(reply.unreadable))
+        warn(Action.BATCH_UNREADABLE, sale_id=sale.id, batches=len(reply.unreadable), first=min(reply.unreadable))
 
 
 def claims_of_stored(sale: Sale, batch_id: BatchId, stored: StoredBatch | None) -> BatchClaims:
@@ -166,8 +194,14 @@ def claims_of_stored(sale: Sale, batch_id: BatchId, stored: StoredBatch | None) 
             if record is not None and record.batch_id == batch_id and record.state is not RecordState.ENDED:
                 claims.append(_claim(sale, stored.message, candidate, holds_redis=True, deadline_ms=None))
     records = () if stored is None else stored.winners.values()
-    ordered = any(record.state is RecordState.ORDERED for record in records)
-    return BatchClaims(sale=sale, batch_id=batch_id, claims=tuple(claims), older=False, ordered=ordered)
+    return BatchClaims(
+        sale=sale,
+        batch_id=batch_id,
+        claims=tuple(claims),
+        older=False,
+        deadline_ms=None if stored is None else stored.message.created_at_ms + sale.rules.queue_deadline_s * 1000,
+        ordered=any(record.state is RecordState.ORDERED for record in records),
+    )
 
 
 def _by_home(sale: Sale, batch: BatchMessage, candidates: Sequence[Candidate]) -> list[BatchMessage]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
+from service.core.accepting import write_accepted
+from service.core.answering import Answering
 from service.core.batching import Ticket
 from service.core.timeouts import PaymentTimeouts
-from service.domain.errors import Conflict, EpochChanged, IdempotencyKeyReused, OutcomeUnknown, StoreUnavailable
-from service.domain.event import event_of_order
-from service.domain.ids import BatchId, ReservationId, new_batch_id
+from service.domain.errors import EpochChanged, OutcomeUnknown, Permanent, StoreUnavailable
+from service.domain.ids import BatchId, BuyerId, SaleId, new_batch_id
 from service.domain.order import Claim, Decision, Order, decide_orders
 from service.domain.reservation import Reason
 from service.domain.sale import Authority, Sale, older_may_still_win
 from service.observability import metrics
 from service.ports.clock import Clock
-from service.ports.orders import OrderStore, SaleTransaction, StockMovement
+from service.ports.orders import OrderStore, SaleTransaction
 
 CONCURRENT_TRANSACTIONS = 2
-"""Of one process: more would only queue at the sale's row lock and hold connections meanwhile."""
+"""Of one sale in this process: more would only queue at the sale's row lock and hold connections meanwhile."""
 
 
 class DirectSelling:
@@ -27,21 +27,35 @@ class DirectSelling:
         self._orders = orders
         self._timeouts = timeouts
         self._clock = clock
-        self._slots = asyncio.Semaphore(CONCURRENT_TRANSACTIONS)
+        self._slots: dict[SaleId, asyncio.Semaphore] = {}
 
     async def sell(self, sale: Sale, segment: int, tickets: Sequence[Ticket]) -> None:
         """Answer every ticket. A refusal leaves no row: it describes the moment and binds no key."""
-        batch_id = new_batch_id()
+        slots = self._slots.setdefault(sale.id, asyncio.Semaphore(CONCURRENT_TRANSACTIONS))
+        accepted: list[Order] = []
+        async with slots:
+            await self._sell_halving(sale, segment, tickets, accepted)
+        await self._timeouts.try_schedule(accepted)
+
+    async def _sell_halving(self, sale: Sale, segment: int, tickets: Sequence[Ticket], accepted: list[Order]) -> None:
+        """All in one transaction; a permanent error is bisected to the one request that has it."""
+        answering = Answering(self._orders, sale, tickets, final=not older_may_still_win(sale, self._clock.now_ms()))
         try:
-            async with self._slots:
-                decision = await self._decide(sale, segment, batch_id, tickets)
+            decision = await self._decide(sale, segment, new_batch_id(), tickets)
         except (StoreUnavailable, EpochChanged):
-            for ticket in tickets:
-                ticket.refuse(OutcomeUnknown(ticket.candidate.reservation_id))
+            answering.refuse_all(OutcomeUnknown())
             return
-        self._answer(sale, tickets, decision)
-        with suppress(Exception):
-            await self._timeouts.schedule(sale.id, decision.accepted)
+        except Permanent as error:
+            if len(tickets) == 1:
+                answering.refuse_all(error)
+                return
+            middle = len(tickets) // 2
+            for half in (tickets[:middle], tickets[middle:]):
+                await self._sell_halving(sale, segment, half, accepted)
+            return
+        accepted += decision.accepted
+        metrics.ORDERS.labels(sale.id, "awaiting_payment").inc(len(decision.accepted))
+        await self._answer(sale, answering, decision)
 
     async def _decide(self, sale: Sale, segment: int, batch_id: BatchId, tickets: Sequence[Ticket]) -> Decision:
         ids = [ticket.candidate.reservation_id for ticket in tickets]
@@ -65,25 +79,28 @@ class DirectSelling:
 
         return await self._orders.transact([sale.id], work)
 
-    def _answer(self, sale: Sale, tickets: Sequence[Ticket], decision: Decision) -> None:
-        accepted = {order.id: order for order in decision.accepted}
-        existing = {order.id: order for order in decision.existing}
-        refused = {order.id: order.reason for order in decision.rejected}
-        metrics.ORDERS.labels(sale.id, "awaiting_payment").inc(len(accepted))
-        final = not older_may_still_win(sale, self._clock.now_ms())
-        first: set[ReservationId] = set()
-        for ticket in tickets:
-            id_ = ticket.candidate.reservation_id
-            row = accepted.get(id_) or existing.get(id_)
-            if row is None:
-                code = "limit_reached" if refused[id_] is Reason.LIMIT_REACHED else "sold_out"
-                never = final and ticket.candidate.quantity > sale.capacity  # else units that are held may come back
-                ticket.refuse(Conflict(code, sale_id=sale.id, reservation_id=id_, final=never))
-            elif row.fingerprint != ticket.candidate.fingerprint:
-                ticket.refuse(IdempotencyKeyReused(id_))
+    async def _answer(self, sale: Sale, answering: Answering, decision: Decision) -> None:
+        for order in decision.accepted:
+            answering.row(order.id, order, new=True)
+        for order in decision.existing:
+            answering.row(order.id, order)
+        try:
+            live = await self._live_of_refused(sale, decision)
+        except StoreUnavailable:
+            answering.refuse_all(OutcomeUnknown())
+            return
+        for order in decision.rejected:
+            final = order.quantity > sale.capacity  # else units that are held may come back
+            held = live.get(order.buyer_id) if order.reason is Reason.LIMIT_REACHED else None
+            if held is not None and answering.gets_live_again(order.id):
+                answering.live_row(order.id, held)
             else:
-                ticket.answer(row.as_reservation(), replayed=id_ in existing or id_ in first)
-            first.add(id_)
+                code = "limit_reached" if order.reason is Reason.LIMIT_REACHED else "sold_out"
+                answering.conflict(order.id, code, held=None if held is None else held.id, final=final)
+
+    async def _live_of_refused(self, sale: Sale, decision: Decision) -> dict[BuyerId, Order]:
+        buyers = {order.buyer_id for order in decision.rejected if order.reason is Reason.LIMIT_REACHED}
+        return await self._orders.live_orders(sale.id, sorted(buyers)) if buyers else {}
 
 
 def _claim(ticket: Ticket, batch_id: BatchId, segment: int, now_ms: int) -> Claim:
@@ -95,25 +112,3 @@ def _claim(ticket: Ticket, batch_id: BatchId, segment: int, now_ms: int) -> Clai
         deadline_ms=None,
         holds_redis=False,
     )
-
-
-async def write_accepted(transaction: SaleTransaction, sale: Sale, accepted: Sequence[Order], now_ms: int) -> None:
-    """Rows, stock, buyer counters and events of accepted orders: the writing half of the order transaction."""
-    if not accepted:
-        return
-    await transaction.insert_orders(accepted)
-    units: dict[str, int] = {}
-    for order in accepted:
-        units[order.buyer_id] = units.get(order.buyer_id, 0) + order.quantity
-    await transaction.add_buyer_units(
-        sale.id, {order.buyer_id: units[order.buyer_id] for order in accepted}, sale.rules.limit_per_buyer
-    )
-    movement = StockMovement(
-        key=f"order:{accepted[0].id}",
-        sale_id=sale.id,
-        kind="orders",
-        delta=-sum(order.quantity for order in accepted),
-        at_ms=now_ms,
-    )
-    await transaction.move_stock([movement])
-    await transaction.emit([event_of_order(order, now_ms) for order in accepted])

@@ -100,14 +100,6 @@ class EndingService:
                     return await self._ended(ended)
         raise OutcomeUnknown(id_)
 
-    async def reject_unconfirmed(self, sale: Sale, records: Sequence[Record]) -> int:
-        """Queued records past their deadline end with `not_confirmed` (I5); the number of rows made."""
-        rejected = 0
-        for record in records:
-            await self._ended(await self._end_queued(sale, record, Status.REJECTED, Reason.NOT_CONFIRMED))
-            rejected += 1
-        return rejected
-
     async def cancel_expired(self, orders: Sequence[Order]) -> int:
         """Cancel those of these orders that are due, in one transaction a sale; the number cancelled."""
         by_sale: dict[SaleId, list[ReservationId]] = {}
@@ -198,7 +190,7 @@ class EndingService:
             await self._reader.get(id_)
             return None
         try:
-            return await self._end_queued(sale, record, Status.CANCELLED, reason)
+            return await self._end_queued(sale, record, reason)
         except EpochChanged:
             return None
 
@@ -223,7 +215,7 @@ class EndingService:
         owed = await give_back(transaction, sale, [cancelled], "cancel", now_ms)
         return Ended(order=cancelled, owed=owed, now=True)
 
-    async def _end_queued(self, sale: Sale, record: Record, status: Status, reason: Reason) -> Ended:
+    async def _end_queued(self, sale: Sale, record: Record, reason: Reason) -> Ended:
         """End a reservation that has no order yet. No SQL stock was taken; if a row is met, that row decides."""
         id_ = record.reservation_id
 
@@ -232,12 +224,10 @@ class EndingService:
             if locked is None or (locked.authority, locked.epoch) != (Authority.REDIS, sale.epoch):
                 raise EpochChanged(sale.id, sale.epoch, 0 if locked is None else locked.epoch)
             met = (await transaction.orders([id_])).get(id_)
-            if met is not None and status is Status.CANCELLED:
-                return await self._cancel_locked(transaction, locked, met, reason)
             if met is not None:
-                return Ended(order=met)
+                return await self._cancel_locked(transaction, locked, met, reason)
             now_ms = self._clock.now_ms()
-            ended = _ended_before_order(locked, record, status, reason, now_ms)
+            ended = _cancelled_before_order(locked, record, reason, now_ms)
             await transaction.insert_orders([ended])
             await transaction.emit([event_of_order(ended, now_ms)])
             owed = (_owed(locked, ended, Effect.RETURN),)
@@ -316,7 +306,7 @@ def _owed(sale: Sale, order: Order, effect: Effect) -> Owed:
     return Owed(reservation_id=order.id, sale_id=sale.id, segment=home, epoch=sale.epoch, effect=effect)
 
 
-def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reason, now_ms: int) -> Order:
+def _cancelled_before_order(sale: Sale, record: Record, reason: Reason, now_ms: int) -> Order:
     return Order(
         id=record.reservation_id,
         sale_id=sale.id,
@@ -325,7 +315,7 @@ def _ended_before_order(sale: Sale, record: Record, status: Status, reason: Reas
         segment=home_segment(record.reservation_id, sale.segments),
         epoch=sale.epoch,
         quantity=record.quantity,
-        status=status,
+        status=Status.CANCELLED,
         reason=reason,
         order_no=None,
         amount=sale.rules.price * record.quantity,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from service.core.ending import EndingService
-from service.core.timeouts import PaymentTimeouts
 from service.domain.batch import decode_payment_timeout
-from service.domain.errors import DropgateError, Unavailable, UndecodableMessage
+from service.domain.errors import DropgateError, Unavailable, UndecodableMessage, UnknownSchema
 from service.domain.order import Order
 from service.domain.reservation import Status
 from service.observability.actions import Action
@@ -19,13 +18,15 @@ from service.ports.orders import OrderStore
 RETRY_S = 5.0
 RETRY_MAX_S = 300.0
 """What SQL refuses for good comes again ever more rarely, and goes to the dead letters; the keeper's sweep tries on."""
+EARLY_MIN_S, EARLY_MAX_S = 1.0, 300.0
+"""An early message waits at its consumer, in pieces: a time to come does not hold back a broker whose clock is ahead of
+ours, a pause does. A window is extended by 5 minutes at most, and every transport can pause for as long."""
 
 
 class PaymentExpiry:
-    def __init__(self, orders: OrderStore, endings: EndingService, timeouts: PaymentTimeouts, clock: Clock) -> None:
+    def __init__(self, orders: OrderStore, endings: EndingService, clock: Clock) -> None:
         self._orders = orders
         self._endings = endings
-        self._timeouts = timeouts
         self._clock = clock
 
     async def process(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
@@ -34,24 +35,26 @@ class PaymentExpiry:
     async def _one(self, delivery: Delivery) -> Outcome:
         try:
             message = decode_payment_timeout(delivery.body)
+        except UnknownSchema as error:
+            return RetryAfter(delay_s=RETRY_MAX_S, why=str(error))
         except UndecodableMessage as error:
             warn(Action.MESSAGE_DEAD, message_id=delivery.message_id, error=str(error))
             return Dead(why=str(error))
         try:
             rows = await self._orders.orders(message.reservation_ids)
-            await self._end([order for order in rows.values() if order.status is Status.AWAITING_PAYMENT])
+            return await self._end([order for order in rows.values() if order.status is Status.AWAITING_PAYMENT])
         except DropgateError as error:
             delay_s = min(RETRY_MAX_S, RETRY_S * 2 ** min(delivery.attempt - 1, 10))
             warn(Action.MESSAGE_WAITS, message_id=delivery.message_id, attempt=delivery.attempt, why=str(error))
             return RetryAfter(delay_s=RETRY_S if isinstance(error, Unavailable) else delay_s, why=str(error))
-        return Done()
 
-    async def _end(self, unpaid: Sequence[Order]) -> None:
-        """Due ones are cancelled; early ones (the window was extended, the broker was quick) are armed again."""
+    async def _end(self, unpaid: Sequence[Order]) -> Outcome:
+        """Due ones are cancelled; for early ones (the window was extended, the broker was quick) it comes again."""
         now_ms = self._clock.now_ms()
         due = [order for order in unpaid if (order.expires_at_ms or 0) <= now_ms]
-        early = [order for order in unpaid if (order.expires_at_ms or 0) > now_ms]
+        left_ms = [(order.expires_at_ms or 0) - now_ms for order in unpaid if (order.expires_at_ms or 0) > now_ms]
         if due:
             await self._endings.cancel_expired(due)
-        if early:
-            await self._timeouts.schedule(early[0].sale_id, early)
+        if not left_ms:
+            return Done()
+        return RetryAfter(delay_s=min(max(EARLY_MIN_S, min(left_ms) / 1000), EARLY_MAX_S), why="before its time")

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import assert_never
 
-from service.core.claims import BatchClaims, ClaimsFinder, Waiting
+import msgspec
+
+from service.core.after_commit import AfterCommit, Made
+from service.core.claims import BatchClaims, ClaimsFinder
 from service.core.directory import SaleDirectory
-from service.core.order_transaction import Committed, OrderTransaction
-from service.core.release import note_write_offs
-from service.core.timeouts import PaymentTimeouts
+from service.core.fates import PATIENCE_MS, Ended, Failed, Fates, Waiting, patience_ms
+from service.core.order_transaction import OrderTransaction
 from service.domain.batch import BatchMessage, decode_batch
-from service.domain.errors import NotFound, Permanent, StockUnavailable, Unavailable, UndecodableMessage
-from service.domain.ids import BatchId, ReservationId, SaleId
-from service.domain.order import Decision, Order
-from service.domain.stock import Effect, Lost, Slot
+from service.domain.errors import NotFound, Permanent, StockUnavailable, Unavailable, UndecodableMessage, UnknownSchema
+from service.domain.ids import BatchId, SaleId
+from service.domain.order import Claim
+from service.domain.reservation import Reason
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import log, warn
+from service.ports.clock import Clock
 from service.ports.messaging import Dead, Delivery, Done, Outcome, RetryAfter
-from service.ports.orders import OrderStore
-from service.ports.stock import Stock
 
 WAIT_S = 1.0
 """A batch that waits for its sale (loading, lost) comes again this soon: a load takes seconds."""
 RETRY_MAX_S = 30.0
-"""Longest pause between tries while a store is away: the delay doubles from WAIT_S up to here."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Intake:
-    """What became of batches, by id. Ids in `failed` met a permanent error of their own."""
-
-    done: frozenset[BatchId]
-    waiting: dict[BatchId, str]
-    failed: dict[BatchId, str]
+"""Longest pause between tries of what has no end in sight: the delay doubles from WAIT_S up to here."""
 
 
 class OrderIntake:
@@ -44,16 +37,14 @@ class OrderIntake:
         directory: SaleDirectory,
         claims: ClaimsFinder,
         transaction: OrderTransaction,
-        stock: Stock,
-        orders: OrderStore,
-        timeouts: PaymentTimeouts,
+        after_commit: AfterCommit,
+        clock: Clock,
     ) -> None:
         self._directory = directory
         self._finder = claims
         self._transaction = transaction
-        self._stock = stock
-        self._orders = orders
-        self._timeouts = timeouts
+        self._after_commit = after_commit
+        self._clock = clock
 
     async def process(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
         """An outcome for each delivery, once the transaction of all of them is committed."""
@@ -62,17 +53,18 @@ class OrderIntake:
         for delivery in deliveries:
             try:
                 decoded.append((delivery, decode_batch(delivery.body)))
+            except UnknownSchema as error:
+                settled.append((delivery, _rarely(delivery, str(error))))
             except UndecodableMessage as error:
-                warn(Action.MESSAGE_DEAD, message_id=delivery.message_id, error=str(error))
-                settled.append((delivery, Dead(why=str(error))))
+                settled.append((delivery, _dead(delivery, str(error))))
         batches = {batch.batch_id: batch for _, batch in decoded}
         try:
-            intake = await self.decide(list(batches.values()))
+            fates = await self.decide(list(batches.values()))
         except Unavailable as error:
-            return settled + [(delivery, _later(delivery, str(error))) for delivery, _ in decoded]
-        return settled + [(delivery, _outcome(delivery, batch, intake)) for delivery, batch in decoded]
+            return settled + [(delivery, _rarely(delivery, str(error))) for delivery, _ in decoded]
+        return settled + [(delivery, self._outcome(delivery, batch, fates)) for delivery, batch in decoded]
 
-    async def decide(self, batches: Sequence[BatchMessage]) -> Intake:
+    async def decide(self, batches: Sequence[BatchMessage]) -> Fates:
         """Make the orders of these batches. Unavailable: nothing is known of any of them, all come again."""
         found: dict[BatchId, BatchClaims | Waiting] = {}
         by_sale: dict[SaleId, list[BatchMessage]] = {}
@@ -80,13 +72,29 @@ class OrderIntake:
             by_sale.setdefault(batch.sale_id, []).append(batch)
         for sale_id, of_sale in by_sale.items():
             found.update(await self._find(sale_id, of_sale))
-        waiting = {id_: claims.why for id_, claims in found.items() if isinstance(claims, Waiting)}
-        ready = [claims for claims in found.values() if isinstance(claims, BatchClaims)]
-        return await self._commit(ready, waiting)
+        fates = Fates({id_: claims for id_, claims in found.items() if isinstance(claims, Waiting)})
+        await self._commit([claims for claims in found.values() if isinstance(claims, BatchClaims)], fates)
+        return fates
 
-    async def decide_stored(self, found: Sequence[BatchClaims]) -> Intake:
+    async def decide_stored(self, found: Sequence[BatchClaims]) -> Fates:
         """The keeper's sweep: the same transaction on claims from stored bodies; no message is sent again."""
-        return await self._commit(list(found), {})
+        fates = Fates()
+        await self._commit(found, fates)
+        return fates
+
+    def _outcome(self, delivery: Delivery, batch: BatchMessage, fates: Fates) -> Outcome:
+        fate = fates[batch.batch_id]
+        match fate:
+            case Ended():
+                return Done()
+            case Waiting(why=why, soon=True):
+                log(Action.MESSAGE_WAITS, batch_id=batch.batch_id, sale_id=batch.sale_id, why=why)
+                return RetryAfter(delay_s=WAIT_S, why=why)
+            case Waiting(why=why, patience_ms=patience) | Failed(why=why, patience_ms=patience):
+                age_ms = self._clock.now_ms() - delivery.born_at_ms
+                return _rarely(delivery, why) if patience is None or age_ms < patience else _dead(delivery, why)
+            case unreachable:
+                assert_never(unreachable)
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -95,7 +103,9 @@ class OrderIntake:
         try:
             sale = await self._directory.current(sale_id)
         except NotFound:
-            return {batch.batch_id: Waiting(why="the sale is not known") for batch in batches}
+            # No deadline is known of it: a process that writes to another database than this one reads.
+            stranger = Waiting(why="the sale is not known", soon=False, patience_ms=PATIENCE_MS)
+            return {batch.batch_id: stranger for batch in batches}
         try:
             return await self._finder.find(sale, batches)
         except StockUnavailable as error:
@@ -103,70 +113,53 @@ class OrderIntake:
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    async def _commit(self, ready: Sequence[BatchClaims], waiting: dict[BatchId, str]) -> Intake:
+    async def _commit(self, ready: Sequence[BatchClaims], fates: Fates) -> None:
         empty = [claims for claims in ready if not claims.claims]
         for claims in empty:
-            if claims.ordered:
-                continue
-            metrics.MESSAGES_WITHOUT_RECORD.inc()
-            log(Action.MESSAGE_WITHOUT_RECORD, sale_id=claims.sale.id, batch_id=claims.batch_id)
-        done = {claims.batch_id for claims in empty}
-        failed: dict[BatchId, str] = {}
-        await self._commit_halving([claims for claims in ready if claims.claims], done, waiting, failed)
-        return Intake(done=frozenset(done), waiting=waiting, failed=failed)
+            if not claims.ordered:
+                metrics.MESSAGES_WITHOUT_RECORD.inc()
+                log(Action.MESSAGE_WITHOUT_RECORD, sale_id=claims.sale.id, batch_id=claims.batch_id)
+        fates.add([claims.batch_id for claims in empty], Ended())
+        made: list[Made] = []
+        await self._commit_halving([claims for claims in ready if claims.claims], fates, made)
+        await self._after_commit.tell(made)
 
-    async def _commit_halving(
-        self,
-        batches: Sequence[BatchClaims],
-        done: set[BatchId],
-        waiting: dict[BatchId, str],
-        failed: dict[BatchId, str],
-    ) -> None:
+    async def _commit_halving(self, batches: Sequence[BatchClaims], fates: Fates, made: list[Made]) -> None:
         """All in one transaction; a permanent error is bisected to the one candidate that has it."""
         if not batches:
             return
         try:
-            committed = await self._transaction.run(batches)
+            await self._commit_at_once(batches, fates, made)
         except Permanent as error:
             halves = _halves(batches)
             if halves is None:
-                claim = batches[0].claims[0]
-                failed[batches[0].batch_id] = f"{claim.candidate.reservation_id}: {error}"
+                await self._commit_refusal(batches[0], error, fates, made)
                 return
             for half in halves:
-                await self._commit_halving(half, done, waiting, failed)
-            done -= failed.keys()
-            return
-        for batch in batches:
-            if batch.sale.id in committed.void:
-                waiting[batch.batch_id] = "the authority changed: starts over"
-            else:
-                done.add(batch.batch_id)
-        await self._after_commit(batches, committed)
+                await self._commit_halving(half, fates, made)
 
-    # --- best effort, repaired by sweeps ------------------------------------------------------------------------------
-
-    async def _after_commit(self, batches: Sequence[BatchClaims], committed: Committed) -> None:
+    async def _commit_at_once(self, batches: Sequence[BatchClaims], fates: Fates, made: list[Made]) -> None:
+        committed = await self._transaction.run(batches)
         for batch in batches:
             decision = committed.decisions.get(batch.sale.id)
             if decision is None:
-                continue
-            try:
-                await self._confirm(batch, decision)
-                await self._timeouts.schedule(batch.sale.id, _accepted_of(batch, decision))
-            except Unavailable as error:
-                warn(Action.LOOP_FAILED, loop="after_commit", batch_id=batch.batch_id, error=str(error))
+                fates.add([batch.batch_id], Waiting(why="the authority changed: starts over"))
+            else:
+                fates.add([batch.batch_id], Ended())
+                made.append((batch, decision))
 
-    async def _confirm(self, batch: BatchClaims, decision: Decision) -> None:
-        for slot, effects in _effects(batch, decision).items():
-            reply = await self._stock.confirm(slot, batch.batch_id, effects)
-            if isinstance(reply, Lost):
-                await self._directory.report_lost(batch.sale, reply.found)
-                return
-            owed = [item for item in decision.owed if item.reservation_id in effects]
-            if owed:
-                await self._orders.clear_owed(owed)
-                note_write_offs(slot, owed, reply.changed)
+    async def _commit_refusal(self, batch: BatchClaims, error: Permanent, fates: Fates, made: list[Made]) -> None:
+        """SQL refuses this one candidate for good. Past its deadline it is rejected, in a row with as little in it as
+        can be, where its buyer sees it (I5)."""
+        (claim,) = batch.claims
+        failed = Failed(why=f"{claim.candidate.reservation_id}: {error}", patience_ms=patience_ms(batch.sale))
+        if batch.deadline_ms is None or self._clock.now_ms() < batch.deadline_ms:
+            fates.add([batch.batch_id], failed)
+            return
+        try:
+            await self._commit_at_once([replace(batch, claims=(_not_confirmed(claim),))], fates, made)
+        except Permanent:
+            fates.add([batch.batch_id], failed)
 
 
 def _halves(batches: Sequence[BatchClaims]) -> tuple[list[BatchClaims], list[BatchClaims]] | None:
@@ -181,33 +174,17 @@ def _halves(batches: Sequence[BatchClaims]) -> tuple[list[BatchClaims], list[Bat
     return [replace(batches[0], claims=claims[:middle])], [replace(batches[0], claims=claims[middle:])]
 
 
-def _accepted_of(batch: BatchClaims, decision: Decision) -> list[Order]:
-    ids = {claim.candidate.reservation_id for claim in batch.claims}
-    return [order for order in decision.accepted if order.id in ids]
+def _not_confirmed(claim: Claim) -> Claim:
+    bare = msgspec.structs.replace(claim.candidate, coupon_code=None, metadata=None)
+    return replace(claim, candidate=bare, rejected=Reason.NOT_CONFIRMED)
 
 
-def _effects(batch: BatchClaims, decision: Decision) -> dict[Slot, dict[ReservationId, Effect]]:
-    """What confirm.lua shall do with each unit that a slot holds for this batch."""
-    owed = {item.reservation_id: item.effect for item in decision.owed}
-    effects: dict[Slot, dict[ReservationId, Effect]] = {}
-    for claim in batch.claims:
-        if claim.holds_redis:
-            slot = Slot(sale_id=batch.sale.id, segment=claim.segment, epoch=batch.sale.epoch)
-            id_ = claim.candidate.reservation_id
-            effects.setdefault(slot, {})[id_] = owed.get(id_, Effect.KEEP)
-    return effects
-
-
-def _outcome(delivery: Delivery, batch: BatchMessage, intake: Intake) -> Outcome:
-    if batch.batch_id in intake.done:
-        return Done()
-    if batch.batch_id in intake.waiting:
-        log(Action.MESSAGE_WAITS, batch_id=batch.batch_id, sale_id=batch.sale_id, why=intake.waiting[batch.batch_id])
-        return RetryAfter(delay_s=WAIT_S, why=intake.waiting[batch.batch_id])
-    return _later(delivery, intake.failed.get(batch.batch_id, "unknown"))
-
-
-def _later(delivery: Delivery, why: str) -> RetryAfter:
+def _rarely(delivery: Delivery, why: str) -> RetryAfter:
     delay_s = min(RETRY_MAX_S, WAIT_S * 2 ** min(delivery.attempt - 1, 5))
     warn(Action.MESSAGE_WAITS, message_id=delivery.message_id, attempt=delivery.attempt, why=why)
     return RetryAfter(delay_s=delay_s, why=why)
+
+
+def _dead(delivery: Delivery, why: str) -> Dead:
+    warn(Action.MESSAGE_DEAD, message_id=delivery.message_id, error=why)
+    return Dead(why=why)

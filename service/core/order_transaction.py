@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.core.accepting import write_accepted
 from service.core.claims import BatchClaims
-from service.core.direct import write_accepted
 from service.core.payments import apply_payment
 from service.domain.event import event_of_order
 from service.domain.ids import BatchId, SaleId
-from service.domain.order import Claim, Decision, Order, decide_orders
+from service.domain.order import Claim, Decision, decide_orders
 from service.domain.payment import PaymentOutcome
 from service.domain.sale import Sale
 from service.observability import metrics
@@ -27,6 +27,8 @@ class Committed:
 
     decisions: dict[SaleId, Decision]
     void: frozenset[SaleId]
+    payments: tuple[PaymentOutcome, ...] = ()
+    """What became of the payments that had waited for these orders."""
 
 
 class OrderTransaction:
@@ -46,13 +48,15 @@ class OrderTransaction:
         async def work(transaction: SaleTransaction) -> Committed:
             decisions: dict[SaleId, Decision] = {}
             void: set[SaleId] = set()
+            payments: list[PaymentOutcome] = []
             for sale_id, of_sale in by_sale.items():
                 locked = transaction.sales.get(sale_id)
                 if locked is None or not _as_seen(locked, of_sale[0].sale):
                     void.add(sale_id)
                 else:
-                    decisions[sale_id] = await self._decide(transaction, locked, of_sale)
-            return Committed(decisions=decisions, void=frozenset(void))
+                    decision = decisions[sale_id] = await self._decide(transaction, locked, of_sale)
+                    payments += await _apply_waiting_payments(transaction, decision, self._clock.now_ms())
+            return Committed(decisions=decisions, void=frozenset(void), payments=tuple(payments))
 
         committed = await self._orders.transact(list(by_sale), work)
         _note(committed)
@@ -60,12 +64,15 @@ class OrderTransaction:
 
     async def _decide(self, transaction: SaleTransaction, sale: Sale, batches: Sequence[BatchClaims]) -> Decision:
         claims = await _without_losers(transaction, batches)
+        rows = await transaction.orders([claim.candidate.reservation_id for claim in claims])
+        ended = [row.id for row in rows.values() if row.is_final]
         decision = decide_orders(
             sale,
             claims,
-            rows=await transaction.orders([claim.candidate.reservation_id for claim in claims]),
+            rows=rows,
             buyer_units=await transaction.buyer_units(sale.id, [claim.candidate.buyer_id for claim in claims]),
             now_ms=self._clock.now_ms(),
+            owed=await transaction.owed_to(ended) if ended else {},
         )
         await _write(transaction, sale, decision, self._clock.now_ms())
         return decision
@@ -94,21 +101,26 @@ async def _write(transaction: SaleTransaction, sale: Sale, decision: Decision, n
         await transaction.emit([event_of_order(order, now_ms) for order in decision.rejected])
     if decision.owed:
         await transaction.owe(decision.owed)
-    await _apply_waiting_payments(transaction, decision, now_ms)
 
 
-async def _apply_waiting_payments(transaction: SaleTransaction, decision: Decision, now_ms: int) -> None:
+async def _apply_waiting_payments(
+    transaction: SaleTransaction, decision: Decision, now_ms: int
+) -> list[PaymentOutcome]:
     """A payment that came before its order is applied in the transaction that makes it."""
-    new: dict[str, Order] = {order.id: order for order in (*decision.accepted, *decision.rejected)}
+    new = [order.id for order in (*decision.accepted, *decision.rejected)]
     if not new:
-        return
-    for stored in await transaction.waiting_payments_of([order.id for order in new.values()]):
+        return []
+    outcomes = []
+    for stored in await transaction.waiting_payments_of(new):
         order = (await transaction.orders([stored.payment.reservation_id])).get(stored.payment.reservation_id)
-        outcome = await apply_payment(transaction, stored.payment, order, may_yet_appear=True, now_ms=now_ms)
-        metrics.PAYMENTS.labels(outcome.value).inc(outcome is not PaymentOutcome.WAITING)
+        outcomes.append(await apply_payment(transaction, stored.payment, order, may_yet_appear=True, now_ms=now_ms))
+    return outcomes
 
 
 def _note(committed: Committed) -> None:
+    """After the COMMIT, and once: the work may have run several times."""
+    for outcome in committed.payments:
+        metrics.PAYMENTS.labels(outcome.value).inc(outcome is not PaymentOutcome.WAITING)
     for sale_id, decision in committed.decisions.items():
         metrics.ORDERS.labels(sale_id, "awaiting_payment").inc(len(decision.accepted))
         metrics.ORDERS.labels(sale_id, "rejected").inc(len(decision.rejected))

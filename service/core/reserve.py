@@ -10,7 +10,7 @@ from service.core.attempt import Attempt, AttemptTools
 from service.core.batching import BatchLimits, BatchQueue, DecideBatch, ReserveAnswer, Ticket
 from service.core.direct import DirectSelling
 from service.domain.batch import Candidate, fingerprint
-from service.domain.errors import Conflict, InvalidRequest, OutcomeUnknown, Unavailable
+from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, Unavailable
 from service.domain.ids import BuyerId, ReservationId, SaleId, home_segment, reservation_id, unkeyed_reservation_id
 from service.domain.sale import Gate, Sale, gate
 from service.observability import metrics
@@ -96,7 +96,8 @@ class ReserveService:
         async def attempt(tickets: list[Ticket], answered: Callable[[], None]) -> None:
             try:
                 sale = self._tools.directory.selling(sale_id)
-            except Unavailable as error:
+            except (Unavailable, NotFound) as error:
+                # NotFound too: of more sales than a process reads, it may have dropped out of the view meanwhile.
                 for ticket in tickets:
                     ticket.refuse(error)
                 return

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from service.core.apart import Apart
 from service.core.check_back import CheckBacks
-from service.core.claims import claims_of_stored
+from service.core.claims import claims_of_stored, note_unreadable
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
 from service.core.order_intake import OrderIntake
@@ -16,12 +16,12 @@ from service.core.release import Releases, by_slot, slot_of
 from service.core.reservations import ReservationReader
 from service.domain.batch import decode_batch
 from service.domain.check_back import Verdict
-from service.domain.errors import EpochChanged, InDoubt, NotFound, OutcomeUnknown, Permanent, UndecodableMessage
+from service.domain.errors import InDoubt, NotFound, OutcomeUnknown, Permanent, UndecodableMessage
 from service.domain.ids import SaleId, sale_of
 from service.domain.order import Order
 from service.domain.payment import PaymentOutcome
 from service.domain.sale import Authority, Sale
-from service.domain.stock import Batches, Lost, RecordState, Slot, StoredBatch, slots_of
+from service.domain.stock import Batches, Lost, Slot, slots_of
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import warn
@@ -112,14 +112,12 @@ class UndeliveredSweep:
         directory: SaleDirectory,
         stock: Stock,
         intake: OrderIntake,
-        endings: EndingService,
         clock: Clock,
         after_s: float,
     ) -> None:
         self._directory = directory
         self._stock = stock
         self._intake = intake
-        self._endings = endings
         self._clock = clock
         self._after_ms = int(after_s * 1000)
         self._sales = Apart("undelivered", clock)
@@ -142,23 +140,12 @@ class UndeliveredSweep:
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
             return _Swept(batches=0, age_s=0.0)
+        note_unreadable(sale, reply)
         if not reply.found:
             return _Swept(batches=0, age_s=0.0)
         claims = [claims_of_stored(sale, id_, stored) for id_, stored in reply.found.items()]
-        intake = await self._intake.decide_stored(claims)
-        await self._give_up_overdue(sale, [reply.found[id_] for id_ in intake.failed])
-        return _Swept(batches=len(intake.done), age_s=self._age_s(reply))
-
-    async def _give_up_overdue(self, sale: Sale, failed: list[StoredBatch]) -> None:
-        """What SQL refuses for good is retried until the queue deadline, then rejected where its buyer can see it."""
-        deadline_ms = self._clock.now_ms() - sale.rules.queue_deadline_s * 1000
-        for stored in failed:
-            if stored.message.created_at_ms <= deadline_ms:
-                queued = [record for record in stored.winners.values() if record.state is RecordState.QUEUED]
-                try:
-                    await self._endings.reject_unconfirmed(sale, queued)
-                except EpochChanged:
-                    return
+        fates = await self._intake.decide_stored(claims)
+        return _Swept(batches=len(fates.ended()), age_s=self._age_s(reply))
 
     def _age_s(self, reply: Batches) -> float:
         oldest_ms = min(stored.message.created_at_ms for stored in reply.found.values())
@@ -248,7 +235,7 @@ class DiscardedSweep:
             batch = decode_batch(half.body)
             match await self._checks.verdict(batch):
                 case Verdict.COMMIT:
-                    return batch.batch_id in (await self._intake.decide([batch])).done
+                    return batch.batch_id in (await self._intake.decide([batch])).ended()
                 case Verdict.ROLLBACK:
                     return True
                 case Verdict.UNKNOWN:

@@ -4,16 +4,22 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Annotated, TypeVar
 
 import msgspec
 
-from service.domain.errors import UndecodableMessage
-from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId
+from service.domain.errors import UndecodableMessage, UnknownSchema
+from service.domain.ids import SALE_ID, BatchId, BuyerId, ReservationId, SaleId, parse_reservation_id
 
 SCHEMA = 1
 BATCH_MAX = 128
 """Candidates a batch: more would make one Lua call hold the slot for over a millisecond (design §3.1)."""
+BATCH_ID_MAX = 64
+"""Ours have 20 characters; a column takes 255."""
+
+
+_WORD = re.compile(r"[A-Za-z0-9_-]+").fullmatch
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -28,7 +34,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class BatchMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A half message's body, self-contained (design §3.1 step 4). `created_at_ms` is UTC milliseconds."""
+    """A half message's body, self-contained (design §3.1 step 4). `created_at_ms` is UTC milliseconds.
+
+    Whether the segment is one of the sale's and the epoch one that was, only its row can tell.
+    """
 
     schema: int
     batch_id: BatchId
@@ -57,8 +66,31 @@ def encode(message: BatchMessage | PaymentTimeoutMessage) -> bytes:
 
 
 def decode_batch(body: bytes) -> BatchMessage:
-    """The batch of a body, or UndecodableMessage: unreadable, or of a schema this release does not know."""
-    return _decode(body, BatchMessage)
+    """The batch of a body. UndecodableMessage: nothing that this or another release has written. UnknownSchema: of
+    another release."""
+    batch = _decode(body, BatchMessage)
+    if (problem := _problem(batch)) is not None:
+        raise UndecodableMessage(problem)
+    return batch
+
+
+def _problem(batch: BatchMessage) -> str | None:
+    """What no sender of ours would write, and what stores and keys could not bear."""
+    ids = [candidate.reservation_id for candidate in batch.candidates]
+    checks = (
+        (SALE_ID.fullmatch(batch.sale_id) is not None, "the sale id"),
+        (0 < len(batch.batch_id) <= BATCH_ID_MAX and _WORD(batch.batch_id) is not None, "the batch id"),
+        (batch.segment >= 0, "a negative segment"),
+        (1 <= len(ids) <= BATCH_MAX, f"{len(ids)} candidates"),
+        (len(set(ids)) == len(ids), "a candidate twice"),
+        (all(_is_of(batch.sale_id, id_) for id_ in ids), "a candidate of another sale"),
+    )
+    return next((problem for holds, problem in checks if not holds), None)
+
+
+def _is_of(sale_id: SaleId, id_: ReservationId) -> bool:
+    parsed = parse_reservation_id(id_)
+    return parsed is not None and parsed[0] == sale_id
 
 
 def decode_payment_timeout(body: bytes) -> PaymentTimeoutMessage:
@@ -72,7 +104,7 @@ def _decode(body: bytes, type_: type[_Body]) -> _Body:
     try:
         found = msgspec.json.decode(body, type=_Schema).schema
         if found != SCHEMA:
-            raise UndecodableMessage("unknown schema", found)
+            raise UnknownSchema(found)
         return msgspec.json.decode(body, type=type_)
     except msgspec.MsgspecError as error:
         raise UndecodableMessage(str(error)) from error

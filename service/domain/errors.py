@@ -20,7 +20,8 @@
     ├── Permanent                   500  our own fault; nothing was written, and running it again cannot help
     │   ├── InvariantBroken              a guard in the database held: a counter, or a row that exists only once
     │   └── RowRefused                   the database cannot hold such a row
-    ├── UndecodableMessage               a body of no schema this release knows: dead letter, or UNKNOWN
+    ├── UndecodableMessage               a body that is no message of ours: dead letter, or UNKNOWN
+    │   └── UnknownSchema                one of a schema this release does not know: for another release to read
     ├── CannotStart                      something that a process needs of its own cannot be started
     └── SettingRefused                   a setting that this release cannot use
 
@@ -189,13 +190,20 @@ class EpochChanged(InDoubt):
 
 
 class UndecodableMessage(DropgateError):
-    """A message body is not of a schema this release knows."""
+    """A message body is malformed: no release can read it."""
 
     code = "undecodable_message"
 
-    def __init__(self, why: str, schema: int | None = None) -> None:
-        super().__init__(why, schema)
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
         self.why = why
+
+
+class UnknownSchema(UndecodableMessage):
+    """A message body is of a schema this release does not know: a newer release, rolling out or back, can read it."""
+
+    def __init__(self, schema: int) -> None:
+        super().__init__("unknown schema")
         self.schema = schema
 
 

@@ -104,16 +104,17 @@ class Owed:
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """What the order transaction does with its claims, in order. `existing` are rows met: they decide for
-    themselves."""
+    themselves.
+
+    `owed` is to be written; `owed_before` is what SQL owes already to the rows met. An effect is chosen once, with the
+    row's end, and kept there until it is applied: whoever meets the row later sends that very one, or nothing.
+    """
 
     accepted: tuple[Order, ...]
     rejected: tuple[Order, ...]
     existing: tuple[Order, ...]
     owed: tuple[Owed, ...]
-
-    @property
-    def units_taken(self) -> int:
-        return sum(order.quantity for order in self.accepted)
+    owed_before: tuple[Owed, ...] = ()
 
 
 def decide_orders(
@@ -123,9 +124,13 @@ def decide_orders(
     rows: Mapping[ReservationId, Order],
     buyer_units: Mapping[BuyerId, int],
     now_ms: int,
+    owed: Mapping[ReservationId, Owed] | None = None,
 ) -> Decision:
-    """Accept up to what the locked sale row has; reject the rest; leave ids that have rows alone."""
-    deciding = _Deciding(sale=sale, now_ms=now_ms, available=sale.available, buyer_units=dict(buyer_units))
+    """Accept up to what the locked sale row has; reject the rest; leave ids that have rows alone.
+
+    `owed` is what SQL owes to these ids already, read under the same lock as `rows`.
+    """
+    deciding = _Deciding(sale=sale, now_ms=now_ms, buyer_units=dict(buyer_units), owed=owed or {})
     seen: set[ReservationId] = set()
     for claim in claims:
         id_ = claim.candidate.reservation_id
@@ -142,20 +147,27 @@ def decide_orders(
 class _Deciding:
     """Running totals while one sale's claims are decided."""
 
-    def __init__(self, *, sale: Sale, now_ms: int, available: int, buyer_units: dict[BuyerId, int]) -> None:
+    def __init__(
+        self, *, sale: Sale, now_ms: int, buyer_units: dict[BuyerId, int], owed: Mapping[ReservationId, Owed]
+    ) -> None:
         self._sale = sale
         self._now_ms = now_ms
-        self._available = available
+        self._available = sale.available
         self._buyer_units = buyer_units
+        self._owed_to = owed
+        self._owed_before: list[Owed] = []
         self._accepted: list[Order] = []
         self._rejected: list[Order] = []
         self._existing: list[Order] = []
         self._owed: list[Owed] = []
 
     def meet(self, row: Order, claim: Claim) -> None:
+        """A final row of which nothing is owed in this epoch has had its effect: the record, whatever the claim saw
+        of it, has ended since."""
         self._existing.append(row)
-        if row.is_final and not row.holds_stock and claim.holds_redis:
-            self._owe(claim, Effect.RETURN)
+        before = self._owed_to.get(row.id)
+        if claim.holds_redis and before is not None and before.epoch == self._sale.epoch:
+            self._owed_before.append(before)
 
     def weigh(self, claim: Claim) -> None:
         refused = claim.rejected or self._refuse(claim)
@@ -164,7 +176,8 @@ class _Deciding:
             return
         self._rejected.append(new_order(self._sale, claim, Status.REJECTED, refused, self._now_ms))
         if claim.holds_redis:
-            # Whatever the reason: units that SQL does not have must not be sold again by Redis.
+            # Whatever the reason: units that SQL does not have must not be sold again by Redis; and so all of the
+            # claim's, also where SQL has a few (decision 28).
             short = claim.candidate.quantity > self._available
             self._owe(claim, Effect.WRITE_OFF if short else Effect.RETURN)
 
@@ -174,6 +187,7 @@ class _Deciding:
             rejected=tuple(self._rejected),
             existing=tuple(self._existing),
             owed=tuple(self._owed),
+            owed_before=tuple(self._owed_before),
         )
 
     def _refuse(self, claim: Claim) -> Reason | None:

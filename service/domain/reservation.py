@@ -36,10 +36,6 @@ HOLDS_STOCK = frozenset({Status.QUEUED, Status.AWAITING_PAYMENT, Status.PAID, St
 """A reservation in one of these keeps its units and its buyer's allowance."""
 
 
-def may_follow(before: Status, after: Status) -> bool:
-    return after in TRANSITIONS[before]
-
-
 class Reason(StrEnum):
     """Why a reservation ended. Part of the public contract: values are never reused."""
 

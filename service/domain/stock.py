@@ -150,9 +150,11 @@ class StoredBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Batches:
-    """found: decided batches by id; fenced or unknown ids are absent."""
+    """found: decided batches by id; fenced or unknown ids are absent. unreadable: decided ones whose stored body this
+    release cannot read, because a newer one wrote it."""
 
     found: dict[BatchId, StoredBatch]
+    unreadable: frozenset[BatchId] = frozenset()
 
 
 class Effect(StrEnum):
@@ -196,13 +198,6 @@ class SlotCount:
     ordered: int
     buyers_units: int
     undelivered_batches: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadRecord:
-    """A decided id of the snapshot, on its way into a new epoch's slot."""
-
-    record: Record
 
 
 @dataclass(frozen=True, kw_only=True)

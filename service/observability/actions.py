@@ -40,6 +40,10 @@ class Action(StrEnum):
         "message_without_record",
         "A batch message whose batch holds no stock: acked, no order (F02).",
     )
+    BATCH_UNREADABLE = (
+        "batch_unreadable",
+        "Batches that a newer release stored in Redis: this one leaves them, its newer neighbours end them.",
+    )
     MESSAGE_DEAD = "message_dead", "A message went to the dead letters."
     DISCARDED_STAYS = (
         "discarded_stays",

@@ -24,6 +24,10 @@ WRITE_OFFS = Counter(
 MESSAGES_WITHOUT_RECORD = Counter(
     "dropgate_messages_without_record_total", "Batch messages acked without an order: fenced, ended or unknown batches"
 )
+UNREADABLE_BATCHES = Counter(
+    "dropgate_unreadable_batches_total",
+    "Looks at a batch that a newer release stored: the old release leaves it. Alarm if it grows for minutes",
+)
 DISCARDED = Gauge("dropgate_discarded_halves", "Half messages whose checks are used up. Alarm above 0")
 DISCARDED_ENDED = Counter("dropgate_discarded_ended_total", "Discarded half messages that the keeper brought to an end")
 DEAD = Counter("dropgate_dead_letters_total", "Messages our code sent to the dead letters. Alarm", ["group"])

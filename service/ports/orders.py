@@ -101,6 +101,9 @@ class SaleTransaction(Protocol):
         """Effects owed to Redis; one a reservation: a newer epoch's replaces it, and within an epoch the first stays,
         but for KEEP."""
 
+    async def owed_to(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Owed]:
+        """What is owed to Redis of these ids, in whatever epoch."""
+
     async def payment(self, id: PaymentId) -> StoredPayment | None: ...
 
     async def insert_payment(self, stored: StoredPayment) -> None: ...
@@ -139,7 +142,8 @@ class OrderStore(Protocol):
 
     async def orders(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Order]: ...
 
-    async def orders_of_buyer(self, sale_id: SaleId, buyer_id: BuyerId, limit: int) -> Sequence[Order]: ...
+    async def live_orders(self, sale_id: SaleId, buyers: Sequence[BuyerId]) -> dict[BuyerId, Order]:
+        """The newest order of each of these buyers that counts against the limit."""
 
     async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
         """Of one batch: ids whose row this batch made, and the losers of its decision row (None: there is none)."""

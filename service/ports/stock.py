@@ -54,8 +54,8 @@ class Stock(Protocol):
     async def undelivered(self, slot: Slot, decided_before_ms: int, limit: int) -> Batches | Lost:
         """Batches with queued winners, decided before this moment (Redis's clock), oldest first."""
 
-    async def confirm(self, slot: Slot, batch_id: BatchId, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
-        """Tell the slot what SQL decided of a batch's winners. A record that is not live is left alone."""
+    async def confirm(self, slot: Slot, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
+        """Tell the slot what SQL decided of winners, of whatever batches. A record that is not live is left alone."""
 
     async def end(self, slot: Slot, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
         """Give units and allowance back (RETURN), or write them off: once, whoever calls and however often.

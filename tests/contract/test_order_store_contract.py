@@ -383,12 +383,33 @@ async def test_expired_orders_come_oldest_first_and_paid_ones_not_at_all(stores:
     assert [order.buyer_id for order in await stores.orders.expired(due + 9_000, 1)] == ["b1"]
 
 
-async def test_a_buyers_orders_come_newest_first(stores: Stores) -> None:
+async def test_of_a_buyer_the_newest_live_order_is_found(stores: Stores) -> None:
     await stores.sales.create(OTHER, rules(stock=9, limit=9), NOW)
-    for n in range(4):
-        await sell(stores, [claim("anna", key=str(n), sale_id=OTHER, created_at_ms=NOW + n)], NOW, OTHER)
-    found = await stores.orders.orders_of_buyer(OTHER, BuyerId("anna"), 3)
-    assert [order.created_at_ms - NOW for order in found] == [3, 2, 1]
+    orders: list[Order] = []
+    for n in range(3):
+        decision = await sell(stores, [claim("anna", key=str(n), sale_id=OTHER)], NOW + n, OTHER)
+        orders += decision.accepted
+    await sell(stores, [claim("bert", sale_id=OTHER)], NOW, OTHER)
+    ended = cancel(orders[2], Reason.BUYER_CANCELLED)
+    assert isinstance(ended, Order)
+
+    async def work(transaction: SaleTransaction) -> None:
+        assert await transaction.replace_order(ended, expected=Status.AWAITING_PAYMENT)
+        await give_back(transaction, ended, "cancel")
+
+    await stores.orders.transact([OTHER], work)
+    found = await stores.orders.live_orders(OTHER, [BuyerId("anna"), BuyerId("carl")])
+    assert found == {BuyerId("anna"): orders[1]}
+
+
+async def test_a_transaction_reads_what_is_owed_to_the_ids_it_met(stores: Stores) -> None:
+    owed = [_owed("anna", 1, Effect.WRITE_OFF), _owed("bert", 1)]
+
+    async def work(transaction: SaleTransaction) -> dict[ReservationId, Owed]:
+        await transaction.owe(owed)
+        return await transaction.owed_to([id_of("anna"), id_of("carl")])
+
+    assert await stores.orders.transact([SALE], work) == {id_of("anna"): owed[0]}
 
 
 # --- identity ---------------------------------------------------------------------------------------------------------
@@ -405,8 +426,7 @@ async def test_ids_compare_as_bytes(stores: Stores, other: str) -> None:
         return await transaction.buyer_units(SALE, [BuyerId("anna"), BuyerId(other), BuyerId("ANNA")])
 
     assert await stores.orders.transact([SALE], work) == {BuyerId("anna"): 1, BuyerId(other): 1}
-    (found,) = await stores.orders.orders_of_buyer(SALE, BuyerId(other), 9)
-    assert found.buyer_id == other
+    assert list(await stores.orders.live_orders(SALE, [BuyerId(other)])) == [other]
 
 
 async def test_payment_ids_compare_as_bytes(stores: Stores) -> None:

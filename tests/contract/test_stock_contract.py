@@ -303,7 +303,7 @@ async def test_the_body_stays_until_no_winner_is_queued(stock: Stock, slot: Slot
     anna, ben = candidate(slot, "anna"), candidate(slot, "ben")
     message = await reserve(stock, slot, anna, ben)
     ids = [anna.reservation_id, ben.reservation_id]
-    await stock.confirm(slot, message.batch_id, {ids[0]: KEEP})
+    await stock.confirm(slot, {ids[0]: KEEP})
     found = await stock.batches(slot, [message.batch_id, new_batch_id()])
     assert isinstance(found, Batches)
     assert list(found.found) == [message.batch_id]
@@ -312,7 +312,7 @@ async def test_the_body_stays_until_no_winner_is_queued(stock: Stock, slot: Slot
     states = [stored.winners[id_].state for id_ in ids]
     assert states == [RecordState.ORDERED, RecordState.QUEUED]
 
-    await stock.confirm(slot, message.batch_id, {ids[1]: KEEP})
+    await stock.confirm(slot, {ids[1]: KEEP})
     after = await stock.batches(slot, [message.batch_id])
     assert isinstance(after, Batches)
     assert after.found[message.batch_id].message.candidates == ()
@@ -325,7 +325,7 @@ async def test_undelivered_batches_come_oldest_first(rig: Rig, stock: Stock, slo
     for it in candidates(slot, 4):
         messages.append(await reserve(stock, slot, it))
         await rig.clock.advance(60)
-    await stock.confirm(slot, messages[1].batch_id, {messages[1].candidates[0].reservation_id: KEEP})
+    await stock.confirm(slot, {messages[1].candidates[0].reservation_id: KEEP})
     old = rig.clock.now_ms() - 90_000
     found = await stock.undelivered(slot, old, 10)
     assert isinstance(found, Batches)
@@ -375,20 +375,20 @@ async def test_a_buyer_is_not_locked_out_by_a_dead_reservation(stock: Stock, slo
 
 async def test_an_order_returns_its_units_too(stock: Stock, slot: Slot) -> None:
     anna = candidate(slot, "anna", quantity=2)
-    message = await reserve(stock, slot, anna, limit=2)
+    await reserve(stock, slot, anna, limit=2)
     id_ = anna.reservation_id
-    assert await stock.confirm(slot, message.batch_id, {id_: KEEP}) == Applied(changed=frozenset({id_}))
+    assert await stock.confirm(slot, {id_: KEEP}) == Applied(changed=frozenset({id_}))
     assert (await count(stock, slot)).ordered == 2
     await stock.end(slot, {id_: RETURN})
     assert (await count(stock, slot)).available == 10
-    assert await stock.confirm(slot, message.batch_id, {id_: KEEP}) == Applied(changed=frozenset())
+    assert await stock.confirm(slot, {id_: KEEP}) == Applied(changed=frozenset())
     assert (await count(stock, slot)).held == 0
 
 
 async def test_written_off_units_are_not_sold_again(stock: Stock, slot: Slot) -> None:
     anna = candidate(slot, "anna", quantity=4)
-    message = await reserve(stock, slot, anna, limit=4)
-    await stock.confirm(slot, message.batch_id, {anna.reservation_id: WRITE_OFF})
+    await reserve(stock, slot, anna, limit=4)
+    await stock.confirm(slot, {anna.reservation_id: WRITE_OFF})
     terms = await count(stock, slot)
     assert (terms.granted, terms.available) == (6, 6)
     await reserve(stock, slot, candidate(slot, "anna", key="b"))
@@ -397,7 +397,7 @@ async def test_written_off_units_are_not_sold_again(stock: Stock, slot: Slot) ->
 async def test_confirm_leaves_alone_what_it_does_not_know(stock: Stock, slot: Slot) -> None:
     anna = candidate(slot, "anna")
     for effect in Effect:
-        assert await stock.confirm(slot, new_batch_id(), {anna.reservation_id: effect}) == Applied(changed=frozenset())
+        assert await stock.confirm(slot, {anna.reservation_id: effect}) == Applied(changed=frozenset())
     await reserve(stock, slot, anna)
 
 
@@ -510,7 +510,7 @@ async def test_a_lost_redis_decides_nothing(rig: Rig, stock: Stock, slot: Slot) 
     assert await stock.resolve(slot, message.batch_id) == lost
     assert await stock.batches(slot, [message.batch_id]) == lost
     assert await stock.undelivered(slot, rig.clock.now_ms() + 60_000, 5) == lost
-    assert await stock.confirm(slot, message.batch_id, {id_: KEEP}) == lost
+    assert await stock.confirm(slot, {id_: KEEP}) == lost
     assert await stock.end(slot, {id_: RETURN}) == lost
     assert await stock.adjust(slot, "more", 1) == lost
     assert await stock.count(slot) == lost

@@ -264,7 +264,7 @@ async def _in_one_batch(
 
 
 async def _decided(process: Process, batch: BatchMessage) -> bool:
-    return batch.batch_id in (await process.cases.intake.decide([batch])).done
+    return batch.batch_id in (await process.cases.intake.decide([batch])).ended()
 
 
 async def _lose(stage: Stage, epoch: int) -> Sale:

@@ -190,12 +190,12 @@ class SlotMachine(RuleBasedStateMachine):
             assert word(reply.answers[it.reservation_id]) == expected
             self.check_details(reply.answers[it.reservation_id], it)
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=8))
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=8, unique=True))
     def send(self, wanted: list[tuple[str, str]]) -> None:
         """A half message: its reserve call may come now, later, twice or after a check-back."""
         self.sent.append(batch(self.slot, *self.candidates(wanted)))
 
-    @rule(wanted=st.lists(wishes, min_size=1, max_size=8))
+    @rule(wanted=st.lists(wishes, min_size=1, max_size=8, unique=True))
     def send_and_reserve(self, wanted: list[tuple[str, str]]) -> None:
         self.send(wanted)
         self.decide(self.sent[-1], None)
@@ -251,7 +251,7 @@ class SlotMachine(RuleBasedStateMachine):
         winners = [id_ for id_, answer in told.items() if answer == "won"]
         wanted = dict(zip(winners, effects, strict=False))
         changed = {id_ for id_, effect in wanted.items() if self.ledger.apply(id_, effect)}
-        reply = self.wait(self.stock.confirm(self.slot, message.batch_id, wanted))
+        reply = self.wait(self.stock.confirm(self.slot, wanted))
         assert reply == Applied(changed=frozenset(changed))
 
     @rule(number=st.integers(min_value=0, max_value=11), effect=st.sampled_from([Effect.RETURN, Effect.WRITE_OFF]))

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.domain.ids import BuyerId, order_no
-from service.domain.order import Claim, EndRefused, Order, cancel, decide_orders
-from service.domain.reservation import FINAL, Reason, Status
+from service.domain.order import Claim, Decision, EndRefused, Order, Owed, cancel, decide_orders
+from service.domain.reservation import Reason, Status
 from service.domain.stock import Effect
 from tests.fixtures.domain import NOW, a_claim, a_sale, an_order
 
@@ -71,15 +71,21 @@ def test_a_row_that_is_met_decides_for_itself(status: Status) -> None:
     row = an_order(status, restocked=status is Status.REFUNDED)
     decision = decide_orders(a_sale(available=0), [a_claim()], rows={row.id: row}, buyer_units={}, now_ms=NOW)
     assert decision.existing == (row,)
-    assert (decision.accepted, decision.rejected) == ((), ())
-    gives_back = [Effect.RETURN] if status in FINAL else []
-    assert [owed.effect for owed in decision.owed] == gives_back
+    assert (decision.accepted, decision.rejected, decision.owed) == ((), (), ())
+    assert decision.owed_before == (), "what was owed has been applied and cleared: its record has ended"
 
 
-def test_a_refund_that_kept_its_unit_gives_nothing_back() -> None:
-    row = an_order(Status.REFUNDED, restocked=False)
-    decision = decide_orders(a_sale(), [a_claim()], rows={row.id: row}, buyer_units={}, now_ms=NOW)
-    assert decision.owed == ()
+@pytest.mark.parametrize("effect", [Effect.RETURN, Effect.WRITE_OFF])
+@pytest.mark.parametrize("available", [0, 9])
+def test_what_a_final_row_owes_is_what_was_chosen_when_it_ended(effect: Effect, available: int) -> None:
+    """F31 with F03: whatever SQL has left by now."""
+    row, sale = an_order(Status.REJECTED), a_sale(available=available)
+    owed = Owed(reservation_id=row.id, sale_id=sale.id, segment=0, epoch=sale.epoch, effect=effect)
+    met = decide_orders(sale, [a_claim()], rows={row.id: row}, buyer_units={}, now_ms=NOW, owed={row.id: owed})
+    assert (met.owed, met.owed_before) == ((), (owed,))
+    older = {row.id: replace(owed, epoch=sale.epoch - 1)}
+    met = decide_orders(sale, [a_claim()], rows={row.id: row}, buyer_units={}, now_ms=NOW, owed=older)
+    assert met.owed_before == (), "of another epoch: the load has settled it"
 
 
 BUYERS = st.sampled_from(["anna", "bert", "carl"])
@@ -113,7 +119,7 @@ def test_whatever_comes_nothing_is_sold_that_is_not_there(
 
     decision = decide_orders(sale, claims, rows=rows, buyer_units=held, now_ms=NOW)
 
-    assert decision.units_taken <= available
+    assert _units(decision) <= available
     taken: Counter[BuyerId] = Counter()
     for order in decision.accepted:
         taken[order.buyer_id] += order.quantity
@@ -125,12 +131,16 @@ def test_whatever_comes_nothing_is_sold_that_is_not_there(
     assert not {owed.reservation_id for owed in decision.owed} & {order.id for order in decision.accepted}
 
 
+def _units(decision: Decision) -> int:
+    return sum(order.quantity for order in decision.accepted)
+
+
 @given(claims=CLAIMS, available=st.integers(0, 6))
 def test_run_again_after_a_lost_answer_it_decides_nothing_new(claims: list[Claim], available: int) -> None:
     sale = a_sale(available=available, limit=2)
     first = decide_orders(sale, claims, rows={}, buyer_units={}, now_ms=NOW)
     rows = {order.id: order for order in (*first.accepted, *first.rejected)}
-    left = replace(sale, available=available - first.units_taken)
+    left = replace(sale, available=available - _units(first))
     again = decide_orders(left, claims, rows=rows, buyer_units={}, now_ms=NOW + 5)
     assert (again.accepted, again.rejected) == ((), ())
     assert set(again.existing) == set(rows.values())

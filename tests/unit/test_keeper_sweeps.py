@@ -17,10 +17,10 @@ from service.core import sweeps
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
 from service.core.expiry import PaymentExpiry
-from service.core.order_intake import Intake, OrderIntake
+from service.core.fates import Fates
+from service.core.order_intake import OrderIntake
 from service.core.release import Releases
 from service.core.sweeps import ExpirySweep, OwedSweep, UndeliveredSweep
-from service.core.timeouts import PaymentTimeouts
 from service.core.unlinking import LATE_MS, UnlinkSweep
 from service.domain.batch import SCHEMA, PaymentTimeoutMessage, encode
 from service.domain.errors import InvariantBroken, StockUnavailable, StoreUnavailable
@@ -112,7 +112,7 @@ async def test_a_delay_message_whose_order_sql_refuses_ends_no_consumer_and_come
     due.orders = orders  # type: ignore[attr-defined]
     ids = (order.id,)
     body = encode(PaymentTimeoutMessage(schema=SCHEMA, sale_id=order.sale_id, reservation_ids=ids, expires_at_ms=0))
-    expiry = PaymentExpiry(cast(OrderStore, due), cast(EndingService, due), cast(PaymentTimeouts, None), clock)
+    expiry = PaymentExpiry(cast(OrderStore, due), cast(EndingService, due), clock)
     delays = []
     for attempt in (1, 2, 9):
         delivery = Delivery(topic="t", message_id="m", key="k", body=body, attempt=attempt, born_at_ms=0, receipt=None)
@@ -174,8 +174,8 @@ def _owed(slot: Slot, number: int) -> Owed:
 
 
 class Decides:
-    async def decide_stored(self, found: Sequence[object]) -> Intake:
-        return Intake(done=frozenset(), waiting={}, failed={})
+    async def decide_stored(self, found: Sequence[object]) -> Fates:
+        return Fates()
 
 
 async def test_the_age_of_what_is_in_doubt_is_that_of_the_oldest_of_all_segments() -> None:
@@ -197,7 +197,6 @@ async def test_the_age_of_what_is_in_doubt_is_that_of_the_oldest_of_all_segments
         directory=cast(SaleDirectory, OneSale(sale)),
         stock=cast(Stock, stock),
         intake=cast(OrderIntake, Decides()),
-        endings=cast(EndingService, None),
         clock=clock,
         after_s=0,
     )

@@ -124,12 +124,7 @@ class MemoryStock:
         ]
         return Batches(found={id_: stored(slot, state, id_) for _, id_ in sorted(waiting)[:limit]})
 
-    async def confirm(
-        self,
-        slot: Slot,
-        batch_id: BatchId,  # noqa: ARG002 - each record names its batch
-        effects: Mapping[ReservationId, Effect],
-    ) -> Applied | Lost:
+    async def confirm(self, slot: Slot, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
         state = self._valid(slot)
         if isinstance(state, Lost):
             return state

@@ -8,7 +8,7 @@ import msgspec
 
 from service.adapters.redis.scripts import Reply
 from service.domain.batch import SCHEMA, BatchMessage, Candidate, decode_batch
-from service.domain.errors import StockUnavailable
+from service.domain.errors import StockUnavailable, UndecodableMessage
 from service.domain.ids import BatchId, BuyerId, ReservationId
 from service.domain.sale import ServerIds
 from service.domain.stock import (
@@ -150,15 +150,19 @@ def reserve_answers(slot: Slot, ids: Sequence[ReservationId], reply: Reply) -> d
     return {id_: Won() if word == "won" else _answer(word, found, units_held) for id_, (word, found) in pairs}
 
 
-def stored_batch(slot: Slot, entry: object) -> StoredBatch:
+def stored_batch(slot: Slot, entry: object) -> tuple[BatchId, StoredBatch | None]:
+    """By its id; None: its body is of a schema that this release cannot read."""
     if not isinstance(entry, list):
         raise UnexpectedReply(f"a batch expected, not {entry!r}")
-    batch_id, decided_at_ms, bodies, *winners = entry
+    packed_id, decided_at_ms, bodies, *winners = entry
+    batch_id = BatchId(text(packed_id))
+    try:
+        message = _message(slot, batch_id, number(decided_at_ms), data(bodies))
+    except UndecodableMessage:
+        return batch_id, None
     ids = [full(slot, text(local_id)) for local_id in winners[::2]]
-    return StoredBatch(
-        message=_message(slot, BatchId(text(batch_id)), number(decided_at_ms), data(bodies)),
-        winners={id_: record_of(id_, packed) for id_, packed in zip(ids, winners[1::2], strict=True)},
-    )
+    records = {id_: record_of(id_, packed) for id_, packed in zip(ids, winners[1::2], strict=True)}
+    return batch_id, StoredBatch(message=message, winners=records)
 
 
 def _message(slot: Slot, batch_id: BatchId, decided_at_ms: int, bodies: bytes) -> BatchMessage:

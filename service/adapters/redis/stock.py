@@ -32,6 +32,7 @@ from service.domain.stock import (
     Reserved,
     Slot,
     SlotCount,
+    StoredBatch,
     TooFewLeft,
 )
 from service.ports.clock import Clock
@@ -105,23 +106,20 @@ class RedisStock:
         return lost_of(reply) or BatchRecord(winners=winners)
 
     async def batches(self, slot: Slot, batch_ids: Sequence[BatchId]) -> Batches | Lost:
-        found = Batches(found={})
+        found: dict[BatchId, StoredBatch] = {}
+        unreadable: set[BatchId] = set()
         for ids in _chunks(batch_ids, BATCHES_MAX):
             part = await self._batches(slot, "ids", replies.pack(ids))
             if isinstance(part, Lost):
                 return part
-            found.found.update(part.found)
-        return found
+            found |= part.found
+            unreadable |= part.unreadable
+        return Batches(found=found, unreadable=frozenset(unreadable))
 
     async def undelivered(self, slot: Slot, decided_before_ms: int, limit: int) -> Batches | Lost:
         return await self._batches(slot, "undelivered", decided_before_ms, limit)
 
-    async def confirm(
-        self,
-        slot: Slot,
-        batch_id: BatchId,  # noqa: ARG002 - each record names its batch
-        effects: Mapping[ReservationId, Effect],
-    ) -> Applied | Lost:
+    async def confirm(self, slot: Slot, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
         return await self._apply(self._scripts.confirm, slot, effects)
 
     async def end(self, slot: Slot, effects: Mapping[ReservationId, Effect]) -> Applied | Lost:
@@ -180,8 +178,11 @@ class RedisStock:
         reply = await self._run(self._scripts.batches, slot, *arguments)
         if lost := lost_of(reply):
             return lost
-        stored = [replies.stored_batch(slot, entry) for entry in reply[1:]]
-        return Batches(found={batch.message.batch_id: batch for batch in stored})
+        stored = dict(replies.stored_batch(slot, entry) for entry in reply[1:])
+        return Batches(
+            found={id_: batch for id_, batch in stored.items() if batch is not None},
+            unreadable=frozenset(id_ for id_, batch in stored.items() if batch is None),
+        )
 
     async def _apply(
         self, script: Script, slot: Slot, effects: Mapping[ReservationId, Effect], *arguments: Argument

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables, terms, transactions
 from service.adapters.sql.database import Database
-from service.adapters.sql.queries import losers_by_batch, orders_by_id
+from service.adapters.sql.queries import losers_by_batch, orders_by_id, rows_in
 from service.adapters.sql.rows import (
     AnyRow,
     adjustment_of_row,
@@ -28,7 +28,7 @@ from service.domain.ids import BatchId, BuyerId, EventId, ReservationId, SaleId
 from service.domain.ledger import SqlTerms
 from service.domain.order import Order, Owed
 from service.domain.payment import PaymentOutcome
-from service.domain.reservation import Status
+from service.domain.reservation import FINAL, Status
 from service.domain.sale import Authority
 from service.domain.stock import Slot
 from service.ports.orders import Adjustment, StoredPayment, Work
@@ -58,15 +58,16 @@ class SqlOrderStore:
 
         return await transactions.read(self._database, work)
 
-    async def orders_of_buyer(self, sale_id: SaleId, buyer_id: BuyerId, limit: int) -> Sequence[Order]:
+    async def live_orders(self, sale_id: SaleId, buyers: Sequence[BuyerId]) -> dict[BuyerId, Order]:
         row = tables.orders.c
-        statement = (
-            select(tables.orders)
-            .where(row.sale_id == sale_id, row.buyer_id == buyer_id)
-            .order_by(row.created_at_ms.desc(), row.id)
-            .limit(limit)
-        )
-        return [order_of_row(row) for row in await self._rows(statement)]
+        ended = row.status.in_([str(status) for status in FINAL - {Status.REFUNDED}])
+        statement = select(tables.orders).where(row.sale_id == sale_id, not_(ended))
+
+        async def work(connection: AsyncConnection) -> list[Order]:
+            return [order_of_row(row) for row in await rows_in(connection, statement, row.buyer_id, buyers)]
+
+        live = [order for order in await transactions.read(self._database, work) if order.is_live]
+        return {order.buyer_id: order for order in sorted(live, key=lambda it: (it.ordered_at_ms, it.id))}
 
     async def batch_rows(self, batch_id: BatchId) -> tuple[frozenset[ReservationId], frozenset[ReservationId] | None]:
         row = tables.orders.c

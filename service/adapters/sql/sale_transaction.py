@@ -17,6 +17,7 @@ from service.adapters.sql.queries import losers_by_batch, orders_by_id, rows_in
 from service.adapters.sql.rows import (
     adjustment_of_row,
     json_text,
+    owed_of_row,
     values_of_event,
     values_of_movement,
     values_of_order,
@@ -166,6 +167,11 @@ class SqlSaleTransaction(SqlPayments):
         for chunk in chunks([effect.reservation_id for effect in owed]):
             outranked = and_(row.reservation_id.in_(chunk), or_(row.epoch < epoch, kept))
             await self._connection.execute(delete(tables.owed_effects).where(outranked))
+
+    async def owed_to(self, ids: Sequence[ReservationId]) -> dict[ReservationId, Owed]:
+        owed = tables.owed_effects
+        rows = await rows_in(self._connection, select(owed), owed.c.reservation_id, ids)
+        return {effect.reservation_id: effect for effect in map(owed_of_row, rows)}
 
     async def adjustment(self, id: str) -> Adjustment | None:  # the port's word
         statement = select(tables.adjustments).where(tables.adjustments.c.id == id)

@@ -1,0 +1,88 @@
+"""After the order transaction's COMMIT and before the ack: Redis hears of it, and the delay messages are armed. Best
+effort, and bounded: what is left undone is repaired by the keeper's sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from service.core.claims import BatchClaims
+from service.core.directory import SaleDirectory
+from service.core.release import note_write_offs
+from service.core.timeouts import PaymentTimeouts
+from service.domain.errors import Unavailable
+from service.domain.ids import ReservationId
+from service.domain.order import Decision, Owed
+from service.domain.sale import Sale
+from service.domain.stock import Effect, Lost, Slot
+from service.observability.actions import Action
+from service.observability.log import warn
+from service.ports.orders import OrderStore
+from service.ports.stock import Stock
+
+AFTER_COMMIT_S = 3.0
+"""For everything here together. The messages are held for 30 s (INVISIBLE_S), and the transaction before may have taken
+a third of that."""
+
+Made = tuple[BatchClaims, Decision]
+"""A batch, or a part of one, and the decision on its sale that it was in."""
+
+
+class AfterCommit:
+    def __init__(
+        self, *, directory: SaleDirectory, stock: Stock, orders: OrderStore, timeouts: PaymentTimeouts
+    ) -> None:
+        self._directory = directory
+        self._stock = stock
+        self._orders = orders
+        self._timeouts = timeouts
+
+    async def tell(self, made: Sequence[Made]) -> None:
+        """Both at once, since one of the two may be away; each stops at its first trouble."""
+        if not made:
+            return
+        try:
+            async with asyncio.timeout(AFTER_COMMIT_S), asyncio.TaskGroup() as group:
+                group.create_task(self._confirm(made))
+                group.create_task(self._arm(made))
+        except TimeoutError:
+            warn(Action.LOOP_FAILED, loop="after_commit", error=f"not done within {AFTER_COMMIT_S:g} s")
+
+    async def _arm(self, made: Sequence[Made]) -> None:
+        decisions = {id(decision): decision for _, decision in made}
+        await self._timeouts.try_schedule([order for it in decisions.values() for order in it.accepted])
+
+    async def _confirm(self, made: Sequence[Made]) -> None:
+        applied: list[Owed] = []
+        try:
+            for (sale, slot), (effects, owed) in _by_slot(made).items():
+                reply = await self._stock.confirm(slot, effects)
+                if isinstance(reply, Lost):
+                    await self._directory.report_lost(sale, reply.found)
+                    continue
+                note_write_offs(slot, owed, reply.changed)
+                applied += owed
+            await self._orders.clear_owed(applied)
+        except Unavailable as error:
+            warn(Action.LOOP_FAILED, loop="after_commit", batch_id=made[0][0].batch_id, error=str(error))
+
+
+Effects = dict[ReservationId, Effect]
+
+
+def _by_slot(made: Sequence[Made]) -> dict[tuple[Sale, Slot], tuple[Effects, list[Owed]]]:
+    """What confirm.lua shall do with the units that each slot holds for these batches: one call a slot."""
+    slots: dict[tuple[Sale, Slot], tuple[Effects, list[Owed]]] = {}
+    for batch, decision in made:
+        owed = {it.reservation_id: it for it in (*decision.owed, *decision.owed_before)}
+        kept = {it.id for it in (*decision.accepted, *decision.existing) if it.holds_stock}
+        for claim in batch.claims:
+            id_ = claim.candidate.reservation_id
+            if not claim.holds_redis or (id_ not in owed and id_ not in kept):
+                continue
+            slot = Slot(sale_id=batch.sale.id, segment=claim.segment, epoch=batch.sale.epoch)
+            effects, owed_here = slots.setdefault((batch.sale, slot), ({}, []))
+            effects[id_] = owed[id_].effect if id_ in owed else Effect.KEEP
+            if id_ in owed:
+                owed_here.append(owed[id_])
+    return slots
