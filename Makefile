@@ -44,7 +44,7 @@ server-needs: $(VENV)/.dev
 	@$(BIN)/python -m tests.servers install
 
 .PHONY: servers
-servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis until Ctrl-C; prints the settings to use them
+servers: $(VENV)/.dev ## run the servers of the tests (RocketMQ, MariaDB, Redis) until Ctrl-C, and say where they are
 	@$(BIN)/python -m tests.servers up $(ARGS)
 
 .PHONY: unit

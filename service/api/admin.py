@@ -9,6 +9,7 @@ from service.api.http import Answer, Call, json_answer
 from service.api.services import ApiServices
 from service.api.storefront import sale_id_of
 from service.api.views import admin_sale_view, ledger_view, sales_view
+from service.core.sales import is_warm
 from service.domain.ids import SaleId
 from service.domain.sale import Authority, Sale, SaleRules
 
@@ -37,12 +38,12 @@ async def change_sale(call: Call, body: SalePatch) -> Answer:
 
 async def warm_sale(call: Call, _: NoBody) -> Answer:
     """Load a sale's stock."""
-    return _shown(await call.services.sales.warm(sale_id_of(call), call.actor))
+    return _shown_if_warm(await call.services.sales.warm(sale_id_of(call), call.actor))
 
 
 async def open_sale(call: Call, body: OpenBody) -> Answer:
     """Open a sale: it sells inside its window."""
-    return _shown(await call.services.sales.open(sale_id_of(call), warm=body.warm, actor=call.actor))
+    return _shown_if_warm(await call.services.sales.open(sale_id_of(call), warm=body.warm, actor=call.actor))
 
 
 async def close_sale(call: Call, _: NoBody) -> Answer:
@@ -68,6 +69,11 @@ async def read_ledger(call: Call, _: NoBody) -> Answer:
 
 def _shown(sale: Sale) -> Answer:
     return json_answer(admin_sale_view(sale))
+
+
+def _shown_if_warm(sale: Sale) -> Answer:
+    """202 where the keeper has yet to load it: until then it does not sell."""
+    return json_answer(admin_sale_view(sale), status=200 if is_warm(sale) else 202)
 
 
 def _rules(body: SaleBody, services: ApiServices) -> SaleRules:

@@ -46,6 +46,7 @@ OPERATORS = frozenset({May.OPERATOR})
 RESERVATION = {200: ReservationView}
 RESERVED = {202: ReservationView, 200: ReservationView}
 SALE = {200: AdminSaleView}
+WARMED = {200: AdminSaleView, 202: AdminSaleView}
 MADE = {201: AdminSaleView}
 
 UNKNOWN = {503: ("outcome_unknown",)}
@@ -93,8 +94,8 @@ ROUTES: tuple[Route, ...] = (
     route("GET /admin/v1/sales", admin.list_sales, NoBody, VIEWERS, {200: SalesView}),
     route("GET /admin/v1/sales/{sale}", admin.read_sale, NoBody, VIEWERS, SALE),
     route("PATCH /admin/v1/sales/{sale}", admin.change_sale, SalePatch, OPERATORS, SALE, SETTLED),
-    route("POST /admin/v1/sales/{sale}/warm", admin.warm_sale, NoBody, OPERATORS, SALE, STATUS),
-    route("POST /admin/v1/sales/{sale}/open", admin.open_sale, OpenBody, OPERATORS, SALE, NOT_OPENED),
+    route("POST /admin/v1/sales/{sale}/warm", admin.warm_sale, NoBody, OPERATORS, WARMED, STATUS),
+    route("POST /admin/v1/sales/{sale}/open", admin.open_sale, OpenBody, OPERATORS, WARMED, NOT_OPENED),
     route("POST /admin/v1/sales/{sale}/close", admin.close_sale, NoBody, OPERATORS, SALE, STATUS),
     route("POST /admin/v1/sales/{sale}/settle", admin.settle_sale, NoBody, OPERATORS, SALE, STATUS),
     route("POST /admin/v1/sales/{sale}/stock", admin.adjust_stock, StockBody, OPERATORS, SALE, TOO_LOW),

@@ -111,11 +111,11 @@ class Report:
         books = self.books
         yield "buyers", f"{self.buyers:,}", f"for {self.stock:,} units"
         yield "accepted", f"{self.accepted:,}", f"p50 {_ms(self.accept_p50_ms)}, p99 {_ms(self.accept_p99_ms)}"
-        yield "left with sold out", f"{self.refused:,}", "of them, some heard it twice or more"
+        yield "left with sold out", f"{self.refused:,}", "in the end: some were told more than once"
         again = ", ".join(f"{count:,} {what}" for what, count in self.told_again.items())
         yield "sent twice, same key", f"{self.asked_again:,}", again
         answers = ", ".join(f"{count:,} × {what}" for what, count in self.retries.items())
-        yield "told to try again", f"{sum(self.retries.values()):,}", answers or "a part was late or full: never"
+        yield "told to try again", f"{sum(self.retries.values()):,}", answers or "nobody had to"
         yield "paid", f"{self.paid:,}", _mark(self.paid == books.paid, "buyers and SQL agree")
         yield "cancelled by the buyer", f"{self.cancelled:,}", "the unit came back"
         yield "expired unpaid", f"{self.expired:,}", "the unit came back"

@@ -122,6 +122,14 @@ async def test_an_act_needs_no_body(
     assert world.sales.calls == [call, call]
 
 
+@pytest.mark.parametrize("act", ["warm", "open"])
+async def test_what_the_keeper_has_not_loaded_is_not_called_done(
+    world: World, client: httpx.AsyncClient, act: str
+) -> None:
+    world.sales.sale = a_sale(authority=Authority.SQL)
+    assert (await client.post(f"{PATH}/{act}", headers=key("operator"))).status_code == 202
+
+
 async def test_opening_may_warm_as_well(world: World, client: httpx.AsyncClient) -> None:
     await client.post(f"{PATH}/open", json={"warm": True}, headers=key("operator"))
     assert world.sales.calls == [("open", SALE, True, "operator-1")]
