@@ -87,30 +87,31 @@ class ClaimsFinder:
     # --- the batch's own epoch ----------------------------------------------------------------------------------------
 
     async def _own(self, sale: Sale, batches: Sequence[BatchMessage]) -> dict[BatchId, BatchClaims | Waiting]:
-        by_segment: dict[int, list[BatchId]] = {}
+        by_segment: dict[int, dict[BatchId, BatchMessage]] = {}
         found: dict[BatchId, BatchClaims | Waiting] = {}
         for batch in batches:
             if batch.segment < sale.segments:
-                by_segment.setdefault(batch.segment, []).append(batch.batch_id)
+                by_segment.setdefault(batch.segment, {})[batch.batch_id] = batch
             else:
                 # The epoch has no such slot: nothing was ever deducted there, and nothing is lost either.
                 found[batch.batch_id] = claims_of_stored(sale, batch.batch_id, None)
-        for segment, ids in by_segment.items():
+        for segment, delivered in by_segment.items():
             slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)
-            reply = await self._stock.batches(slot, ids)
-            found.update(await self._of_records(sale, ids, reply))
+            reply = await self._stock.batches(slot, list(delivered))
+            found.update(await self._of_records(sale, delivered, reply))
         return found
 
     async def _of_records(
-        self, sale: Sale, ids: Sequence[BatchId], reply: Batches | Lost
+        self, sale: Sale, delivered: Mapping[BatchId, BatchMessage], reply: Batches | Lost
     ) -> dict[BatchId, BatchClaims | Waiting]:
         if isinstance(reply, Lost):
             await self._directory.report_lost(sale, reply.found)
-            return dict.fromkeys(ids, Waiting(why="Redis is lost"))
+            return dict.fromkeys(delivered, Waiting(why="Redis is lost"))
         note_unreadable(sale, reply)
         unread = Waiting(why="stored by a newer release", soon=False)
         return {
-            id_: unread if id_ in reply.unreadable else claims_of_stored(sale, id_, reply.found.get(id_)) for id_ in ids
+            id_: unread if id_ in reply.unreadable else claims_of_stored(sale, id_, reply.found.get(id_), batch)
+            for id_, batch in delivered.items()
         }
 
     # --- an older epoch's batch ---------------------------------------------------------------------------------------
@@ -184,15 +185,24 @@ def note_unreadable(sale: Sale, reply: Batches) -> None:
         warn(Action.BATCH_UNREADABLE, sale_id=sale.id, batches=len(reply.unreadable), first=min(reply.unreadable))
 
 
-def claims_of_stored(sale: Sale, batch_id: BatchId, stored: StoredBatch | None) -> BatchClaims:
+def lacks_body(stored: StoredBatch) -> bool:
+    """A winner is queued whom no stored body names: the slot was damaged."""
+    named = {candidate.reservation_id for candidate in stored.message.candidates}
+    return any(record.state is RecordState.QUEUED and id_ not in named for id_, record in stored.winners.items())
+
+
+def claims_of_stored(
+    sale: Sale, batch_id: BatchId, stored: StoredBatch | None, delivered: BatchMessage | None = None
+) -> BatchClaims:
     """The winners of a decided batch, from its stored body and its live records. None, fenced or all ended: no
-    claims."""
+    claims. Where the slot lost the body, the delivered one stands in."""
     claims = []
     if stored is not None:
-        for candidate in stored.message.candidates:
+        body = delivered if delivered is not None and lacks_body(stored) else stored.message
+        for candidate in body.candidates:
             record = stored.winners.get(candidate.reservation_id)
             if record is not None and record.batch_id == batch_id and record.state is not RecordState.ENDED:
-                claims.append(_claim(sale, stored.message, candidate, holds_redis=True, deadline_ms=None))
+                claims.append(_claim(sale, body, candidate, holds_redis=True, deadline_ms=None))
     records = () if stored is None else stored.winners.values()
     return BatchClaims(
         sale=sale,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from service.core.apart import Apart
 from service.core.check_back import CheckBacks
-from service.core.claims import claims_of_stored, note_unreadable
+from service.core.claims import claims_of_stored, lacks_body, note_unreadable
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
 from service.core.order_intake import OrderIntake
@@ -143,6 +143,9 @@ class UndeliveredSweep:
         note_unreadable(sale, reply)
         if not reply.found:
             return _Swept(batches=0, age_s=0.0)
+        if any(lacks_body(stored) for stored in reply.found.values()):
+            # No message came for it, and its slot cannot say what was asked. In an older epoch its check-back will.
+            await self._directory.report_lost(sale, await self._stock.server_ids(slot))
         claims = [claims_of_stored(sale, id_, stored) for id_, stored in reply.found.items()]
         fates = await self._intake.decide_stored(claims)
         return _Swept(batches=len(fates.ended()), age_s=self._age_s(reply))

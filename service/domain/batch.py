@@ -15,6 +15,10 @@ from service.domain.ids import SALE_ID, BatchId, BuyerId, ReservationId, SaleId,
 SCHEMA = 1
 BATCH_MAX = 128
 """Candidates a batch: more would make one Lua call hold the slot for over a millisecond (design §3.1)."""
+UNITS_MAX = 10**9
+COUNT_MAX = 10**9
+TIME_MAX_MS = 10**14
+"""Far beyond any sale, epoch and date, and within what SQL's and Lua's numbers hold exactly."""
 BATCH_ID_MAX = 64
 """Ours have 20 characters; a column takes 255."""
 
@@ -27,7 +31,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     reservation_id: ReservationId
     buyer_id: BuyerId
-    quantity: Annotated[int, msgspec.Meta(ge=1)]
+    quantity: Annotated[int, msgspec.Meta(ge=1, le=UNITS_MAX)]
     fingerprint: str
     coupon_code: str | None = None
     metadata: dict[str, str] | None = None
@@ -42,9 +46,9 @@ class BatchMessage(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     batch_id: BatchId
     sale_id: SaleId
-    segment: int
-    epoch: int
-    created_at_ms: int
+    segment: Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
+    epoch: Annotated[int, msgspec.Meta(ge=0, le=COUNT_MAX)]
+    created_at_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
     candidates: tuple[Candidate, ...]
 
 
@@ -54,7 +58,7 @@ class PaymentTimeoutMessage(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     sale_id: SaleId
     reservation_ids: tuple[ReservationId, ...]
-    expires_at_ms: int
+    expires_at_ms: Annotated[int, msgspec.Meta(ge=0, le=TIME_MAX_MS)]
 
 
 class _Schema(msgspec.Struct):
@@ -80,7 +84,6 @@ def _problem(batch: BatchMessage) -> str | None:
     checks = (
         (SALE_ID.fullmatch(batch.sale_id) is not None, "the sale id"),
         (0 < len(batch.batch_id) <= BATCH_ID_MAX and _WORD(batch.batch_id) is not None, "the batch id"),
-        (batch.segment >= 0, "a negative segment"),
         (1 <= len(ids) <= BATCH_MAX, f"{len(ids)} candidates"),
         (len(set(ids)) == len(ids), "a candidate twice"),
         (all(_is_of(batch.sale_id, id_) for id_ in ids), "a candidate of another sale"),
@@ -106,7 +109,7 @@ def _decode(body: bytes, type_: type[_Body]) -> _Body:
         if found != SCHEMA:
             raise UnknownSchema(found)
         return msgspec.json.decode(body, type=type_)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise UndecodableMessage(str(error)) from error
 
 

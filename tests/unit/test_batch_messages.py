@@ -43,6 +43,11 @@ def _first(**changes: object) -> Callable[[dict[str, Any]], None]:
         _first(reservation_id="sneaker-01.UPPER"),
         _first(reservation_id=OTHER_SALE),
         _first(quantity=0),
+        _first(quantity=2**62),
+        lambda body: body.update(epoch=-(2**40)),
+        lambda body: body.update(epoch=2**40),
+        lambda body: body.update(created_at_ms=2**62),
+        lambda body: body.update(segment=2**40),
         lambda body: body.pop("epoch"),
     ],
 )
@@ -57,3 +62,8 @@ def test_what_no_sender_of_ours_writes_is_malformed(spoil: Callable[[dict[str, A
 def test_another_schema_is_another_releases_whatever_else_is_in_it() -> None:
     with pytest.raises(UnknownSchema):
         decode_batch(msgspec.json.encode({"schema": SCHEMA + 1, "sale_id": 7}))
+
+
+def test_a_body_too_deep_to_read_is_malformed_and_kills_nobody() -> None:
+    with pytest.raises(UndecodableMessage):
+        decode_batch(b'{"schema":1,"x":' + b"[" * 20_000)
