@@ -32,16 +32,21 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 # --- for changing it --------------------------------------------------------------------------------------------------
 
 # A fault test mostly waits for a time-out of somebody: more run side by side than there are cores.
-JOBS ?= 4
+JOBS ?= 3
 
 .PHONY: test
 test: lint types layers server-needs ## all checks and all tests, also those that start real servers
 	@echo "==> tests"
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m "not rocketmq" $(ARGS)
+
+.PHONY: test-rocketmq
+test-rocketmq: $(VENV)/.dev ## the tests that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
+	@$(BIN)/python -m tests.servers install
+	@$(BIN)/python -m pytest -m rocketmq $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev
-	@$(BIN)/python -m tests.servers install
+	@$(BIN)/python -m tests.servers install --only redis mariadb
 
 .PHONY: servers
 servers: $(VENV)/.dev ## run the servers of the tests (RocketMQ, MariaDB, Redis) until Ctrl-C, and say where they are

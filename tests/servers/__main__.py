@@ -18,7 +18,7 @@ from tests.servers.rocketmq import DEFAULT, SHORT
 def main() -> int:
     arguments = _arguments()
     try:
-        install()
+        install(arguments.only)
         if arguments.command == "up":
             _up(arguments.only, json_=arguments.json, short=arguments.short)
     except ServerFailed as failure:
@@ -30,7 +30,8 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=(__doc__ or ""))
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("install", help="bring what is missing, and nothing else")
+    bring = commands.add_parser("install", help="bring what is missing, and nothing else")
+    bring.add_argument("--only", nargs="+", choices=stack.NAMES, default=stack.NAMES, help="not for all three")
     up = commands.add_parser("up", help="start them, print the settings to use, run until Ctrl-C")
     up.add_argument("--json", action="store_true", help="the settings as one line of JSON")
     up.add_argument("--short", action="store_true", help="check-backs after 2 s, and 2 of them at most")

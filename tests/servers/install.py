@@ -27,6 +27,8 @@ PACKAGES = {
     "redis-server": "redis-server",
 }
 """A program, and the Debian package that brings it."""
+NEEDS = {"redis": ("redis-server",), "mariadb": ("mariadbd", "mariadb-install-db"), "rocketmq": ("java", "mvn")}
+"""A server, and the programs that it takes."""
 
 
 def program(name: str) -> str:
@@ -48,11 +50,11 @@ def jars() -> Path:
     return folder
 
 
-def install() -> None:
-    """All that is missing, saying so first. Quick when nothing is."""
+def install(servers: Sequence[str] = tuple(NEEDS)) -> None:
+    """All that these servers miss, saying so first. Quick when nothing is missing."""
     with _alone():
-        _install_packages()
-        if not _jars_folder().is_dir():
+        _install_packages(servers)
+        if "rocketmq" in servers and not _jars_folder().is_dir():
             _install_jars()
 
 
@@ -64,8 +66,8 @@ def _which(name: str) -> str | None:
 # --- packages ---------------------------------------------------------------------------------------------------------
 
 
-def _install_packages() -> None:
-    missing = _missing(needs_maven=not _jars_folder().is_dir())
+def _install_packages(servers: Sequence[str]) -> None:
+    missing = _missing(servers, needs_maven=not _jars_folder().is_dir())
     if not missing:
         return
     packages = sorted(set(missing.values()))
@@ -78,13 +80,13 @@ def _install_packages() -> None:
     quiet = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
     _run([*quiet, "update"])
     _run([*quiet, "install", "-y", "--no-install-recommends", *packages])
-    if still := _missing(needs_maven=True):
+    if still := _missing(servers, needs_maven=True):
         raise ServerFailed(f"installed {', '.join(packages)}, and yet there is no {', '.join(still)}")
 
 
-def _missing(*, needs_maven: bool) -> Mapping[str, str]:
-    wanted = {name: package for name, package in PACKAGES.items() if name != "mvn" or needs_maven}
-    return {name: package for name, package in wanted.items() if _which(name) is None}
+def _missing(servers: Sequence[str], *, needs_maven: bool) -> Mapping[str, str]:
+    wanted = [name for server in servers for name in NEEDS[server] if name != "mvn" or needs_maven]
+    return {name: PACKAGES[name] for name in wanted if _which(name) is None}
 
 
 # --- jars -------------------------------------------------------------------------------------------------------------
