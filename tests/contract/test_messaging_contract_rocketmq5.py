@@ -48,7 +48,7 @@ from tests.contract.messaging_stage import (
 from tests.fixtures.proxy import TcpProxy
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
-pytestmark = [pytest.mark.server, pytest.mark.xdist_group("rocketmq"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.server, pytest.mark.rocketmq, pytest.mark.xdist_group("rocketmq"), pytest.mark.timeout(240)]
 
 OPTIONS = BrokerOptions(
     transaction_timeout_ms=1_000,
@@ -252,8 +252,11 @@ async def test_a_hundred_questions_are_answered_while_one_answer_hangs(factory: 
     producer, consumer = await stage.producer(checks), await stage.consumer(stage.order)
     for key in ("hangs", *others):
         await stage.transact(producer, key, Verdict.UNKNOWN)
-    found = keys(await collect(consumer, 99, stage.traits.patience_s))
-    assert set(found) == set(others)
+    seen: set[str] = set()
+    async with asyncio.timeout(stage.traits.patience_s):
+        while len(seen) < len(others):  # a busy machine may answer after the next question: then it comes twice
+            seen.add(await received(consumer, stage.traits.patience_s))
+    assert seen == set(others)
 
 
 async def test_closing_waits_for_a_commit_that_is_under_way(factory: RocketMQ5Factory) -> None:
