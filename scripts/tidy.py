@@ -87,8 +87,7 @@ def too_long(files: dict[str, str]) -> Iterator[str]:
                 yield f"{path}:1: the file has {lines} lines, at most {MAX_FILE} are allowed"
     if (length := p90(it.lines for it in measured)) > MAX_P90:
         longest = ", ".join(
-            f"{it.name} ({it.path}:{it.line}, {it.lines})"
-            for it in sorted(measured, key=lambda it: -it.lines)[:5]
+            f"{it.name} ({it.path}:{it.line}, {it.lines})" for it in sorted(measured, key=lambda it: -it.lines)[:5]
         )
         allowed = f"at most {MAX_P90} are allowed"
         yield f"one function in ten has {length} lines or more, {allowed}; longest: {longest}"
@@ -102,9 +101,7 @@ def out_of_place(path: str, text: str) -> Iterator[str]:
         (UNDONE, "leaves work undone: do it, or write it down as an issue"),
     ]
     if path.endswith(".lock"):
-        rules.append(
-            (LOCK_ADDRESS, "contains an address or a local path: a lock file has names, versions, hashes")
-        )
+        rules.append((LOCK_ADDRESS, "contains an address or a local path: a lock file has names, versions, hashes"))
     for number, line in enumerate(text.splitlines(), start=1):
         for pattern, why in rules:
             if match := pattern.search(line):

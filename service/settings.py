@@ -74,8 +74,9 @@ class Settings(BaseSettings):
     """Requests of one segment that may wait for a batch: beyond it they are refused at once (429)."""
     queue_age_max_s: float = Field(default=2.0, gt=0, le=60)
     """A request that waited longer is refused, not served: its buyer's client has given up."""
-    reply_timeout_s: float = Field(default=8.0, gt=0, le=60)
-    """Longest time from a request to its answer; after it: 503 outcome_unknown."""
+    reply_timeout_s: float = Field(default=12.0, gt=0, le=60)
+    """Longest time from a request to its answer; after it: 503 outcome_unknown. Longer than a transaction may live:
+    under `sql` an answer then says what became of it."""
 
     redis_timeout_s: float = Field(default=1.0, gt=0, le=30)
     redis_connect_timeout_s: float = Field(default=1.0, gt=0, le=30)

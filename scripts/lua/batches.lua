@@ -1,6 +1,6 @@
 -- batches.lua: read only. Decided batches with their stored bodies and the present records of their winners: of the ids given, or
 -- those that still have a queued winner and were decided before a moment, oldest first.
--- KEYS: meta, records, batches, bodies, undelivered
+-- KEYS: meta, stock, records, batches, bodies, undelivered
 -- ARGV: epoch, then 'ids', batch ids (MessagePack) | 'undelivered', decided_before_ms, limit
 -- Replies:
 --   {'ok', then for each batch: {batch id, decided_at_ms, bodies, then for each winner: id, packed record}}
@@ -8,14 +8,16 @@
 --   {'lost', run_id, replid}
 -- Bound: 32 ids, or the limit, of 128 winners each.
 
-local META, RECORDS, BATCHES, BODIES, UNDELIVERED = unpack(KEYS)
+local META, STOCK, RECORDS, BATCHES, BODIES, UNDELIVERED = unpack(KEYS)
 local EPOCH, MODE = ARGV[1], ARGV[2]
 local DECIDED_AT, WINNERS = 1, 2  -- of a batch's record, see reserve.lua
 
 --#include same_redis.lua
+--#include same_stock.lua
+--#include whole_batches.lua
 --#include records.lua
 
-local gone = lost()
+local gone = lost_batches()
 if gone then
   return gone
 end

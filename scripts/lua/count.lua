@@ -11,15 +11,12 @@ local EPOCH = ARGV[1]
 --#include same_redis.lua
 --#include same_stock.lua
 --#include whole_slot.lua
+--#include whole_batches.lua
 
-local gone = lost_slot()
+-- The leader looks through this script, so it looks at everything.
+local gone = lost_slot() or lost_batches()
 if gone then
   return gone
-end
--- The leader looks through this script: what is queued must still be deliverable, or SQL has to decide it.
-local queued = tonumber(redis.call('HGET', STOCK, 'queued') or 0)
-if queued > 0 and redis.call('EXISTS', BATCHES, BODIES, UNDELIVERED) < 3 then
-  return {'lost', server_ids()}
 end
 local reply = {'ok'}
 local terms = redis.call('HMGET', STOCK, 'granted', 'available', 'held', 'queued', 'ordered', 'buyers_units')

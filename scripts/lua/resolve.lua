@@ -1,6 +1,6 @@
 -- resolve.lua: a check-back's atomic read or fence. A batch that is not recorded is fenced here: its deduction may be on its way, and
 -- reserve.lua will meet the fence and change nothing.
--- KEYS: meta, batches, fences
+-- KEYS: meta, stock, batches, bodies, undelivered, fences
 -- ARGV: epoch, batch id
 -- Replies:
 --   {'record', then the winners' ids}
@@ -8,13 +8,15 @@
 --   {'lost', run_id, replid}
 -- Bound: 128 winners.
 
-local META, BATCHES, FENCES = unpack(KEYS)
+local META, STOCK, BATCHES, BODIES, UNDELIVERED, FENCES = unpack(KEYS)
 local EPOCH, BATCH_ID = ARGV[1], ARGV[2]
 local WINNERS = 2  -- of a batch's record, see reserve.lua
 
 --#include same_redis.lua
+--#include same_stock.lua
+--#include whole_batches.lua
 
-local gone = lost()
+local gone = lost_batches()
 if gone then
   return gone
 end

@@ -65,7 +65,8 @@ async def send_time_outs(stage: Stage, ids: Sequence[ReservationId], times: int)
     body = PaymentTimeoutMessage(schema=SCHEMA, sale_id=SALE, reservation_ids=tuple(ids), expires_at_ms=1)
     for _ in range(times):
         topic = stage.topics.payment_timeout.name
-        await stage.published(OutgoingMessage(topic=topic, body=encode(body), key="again", deliver_at_ms=1))
+        message = OutgoingMessage(topic=topic, body=encode(body), key="again", deliver_at_ms=1)
+        await stage.first.adapters.transport.publisher().publish([message])
 
 
 async def statuses(stage: Stage, ids: Sequence[ReservationId]) -> Counter[Status]:

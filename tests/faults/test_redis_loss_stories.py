@@ -147,7 +147,7 @@ async def test_an_unknown_id_is_in_doubt_until_the_deadline_and_then_not_found(s
         assert (await stage.get(id_)).code == "outcome_unknown"
     await stage.jump(599)
     assert (await stage.get(unknown)).code == "outcome_unknown"
-    await stage.jump(32)
+    await stage.jump(2 + stage.settings.not_found_margin_s)
     for id_ in (unknown, in_doubt.reservation_id):
         assert (await stage.get(id_)).code == "not_found"
     process.start("order")

@@ -27,11 +27,15 @@ from service.adapters.rocketmq.grpc.sdk import (
     protocol,
 )
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.grpc.threads import in_thread
 from service.adapters.rocketmq.grpc.wire import Subscriber
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 
 GRACE_S = 0.5
 """A call's own deadline comes first; this one is for a package that does not keep it."""
+
+STREAM_S = 365 * 24 * 3600.0
+"""A stream's own deadline, as the package has it: none."""
 
 Rpc = Literal[
     "ack_message",
@@ -98,8 +102,10 @@ class Link:
         self.why_silent = "its route was not found"
         """Why the last probe that failed did."""
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._writing = asyncio.Lock()
         self._client = self._make(subscriber)
         self._client.link = self
+        self._client.rpc_client.telemetry_write_async = self._write_in_turn
         producer = definition.ClientType.PRODUCER
         self._heartbeat = (
             subscriber.heartbeat(definition.ClientType.SIMPLE_CONSUMER)
@@ -198,7 +204,6 @@ class Link:
                 waiter.set_result(None)
 
     async def _until_heard(self) -> None:
-        """The first write may meet a stream that is only being opened, or the package's own write."""
         while self.endpoints() and not await self.probe():  # noqa: ASYNC110 - each turn asks
             await asyncio.sleep(self.settings.attempt_pause_s)
 
@@ -210,7 +215,8 @@ class Link:
         within_s = self.settings.probe_timeout_s
         try:
             async with asyncio.timeout(within_s):
-                await self._result(self._on_io(lambda: self._write_settings(endpoints)), within_s)
+                settings = self._client.sync_setting_req(endpoints)
+                await self._result(self._write_in_turn(endpoints, settings), within_s)
                 await waiter
                 answer = await self.call("heartbeat", endpoints, self._heartbeat)
             wire.check_status(answer.status, self.settings.proxy)
@@ -222,10 +228,23 @@ class Link:
             return False
         return True
 
-    async def _write_settings(self, endpoints: RpcEndpoints) -> None:
-        """On the package's loop: there its channels belong."""
-        channel = self._client.rpc_client.retrieve_or_create_channel(endpoints)
-        await channel.telemetry_stream_stream_call.stream_write(self._client.sync_setting_req(endpoints))
+    def _write_in_turn(self, endpoints: RpcEndpoints, request: Any) -> Future[None]:
+        """In place of the package's own, which writes its settings whenever it likes: two writes at once end a stream
+        ("RPC already finished"), and its repair fails for want of an event loop in its thread. No check-back comes
+        until it is replaced."""
+        return self._on_io(lambda: self._write(endpoints, request))
+
+    async def _write(self, endpoints: RpcEndpoints, request: Any) -> None:
+        """On the package's loop, where its channels and streams belong."""
+        rpc = self._client.rpc_client
+        async with self._writing, asyncio.timeout(self.settings.probe_timeout_s):
+            stream = rpc.retrieve_or_create_channel(endpoints).telemetry_stream_stream_call
+            if stream is not None:
+                with suppress(RpcError, asyncio.InvalidStateError):
+                    await stream.stream_write(request)
+                    return
+            channel = rpc.telemetry_stream(endpoints, self._client, self._client.sign(), True, timeout=STREAM_S)
+            await channel.telemetry_stream_stream_call.stream_write(request)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -277,29 +296,3 @@ class Link:
             raise BrokerUnavailable(proxy, "the client was closed meanwhile") from None
         except Exception as error:  # the package raises bare ones: "RpcClient is not running."
             raise BrokerUnavailable(proxy, repr(error)) from error
-
-
-async def in_thread(work: Callable[[], T], name: str) -> T:
-    """Work that blocks, on a daemon thread: whoever stops waiting leaves it behind, and it keeps no process alive."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(set_: Callable[[Any], None], value: object) -> None:
-        if not done.done():
-            set_(value)
-
-    def run() -> None:
-        try:
-            outcome: tuple[Callable[[Any], None], object] = (done.set_result, work())
-        except Exception as error:  # noqa: BLE001 - handed over, whatever it is
-            outcome = (done.set_exception, error)
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    try:
-        return await done
-    except (BrokerRefused, BrokerUnavailable, asyncio.CancelledError):
-        raise
-    except Exception as error:  # the package's: bare ones too
-        raise BrokerUnavailable("rocketmq5", repr(error)) from error
