@@ -11,7 +11,7 @@ PRICE = 4900
 CURRENCY = "EUR"
 
 MIN_WINDOW_S, MAX_WINDOW_S = 6, 60
-WINNERS_A_SECOND = 66
+WINNERS_A_SECOND = 33
 """How many orders the tills get through even on a machine that is busy with other things."""
 STOCK_MAX, BUYERS_A_UNIT = 1_000, 20
 SECOND_WAVE_FACTOR = 3

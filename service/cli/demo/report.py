@@ -111,7 +111,7 @@ class Report:
         books = self.books
         yield "buyers", f"{self.buyers:,}", f"for {self.stock:,} units"
         yield "accepted", f"{self.accepted:,}", f"p50 {_ms(self.accept_p50_ms)}, p99 {_ms(self.accept_p99_ms)}"
-        yield "left with sold out", f"{self.refused:,}", "in the end: some were told more than once"
+        yield "left with sold out", f"{self.refused:,}", "some were told twice"
         again = ", ".join(f"{count:,} {what}" for what, count in self.told_again.items())
         yield "sent twice, same key", f"{self.asked_again:,}", again
         answers = ", ".join(f"{count:,} × {what}" for what, count in self.retries.items())

@@ -13,7 +13,8 @@ from service.cli.demo.shop import NOT_AN_ANSWER, Answer, id_of
 from service.cli.demo.witness import Witness
 from service.domain.reservation import FINAL, Status
 
-WORKERS = 64
+WORKERS = 32
+"""Fewer than clerks: those who won are served before their window ends, also where the machine is busy."""
 SELLS_NO_MORE = frozenset({"sold_out", "limit_reached"})
 
 

@@ -20,7 +20,7 @@ from service.cli.demo.plan import CURRENCY, PRICE, SALE, Buyer, backoff_s
 from service.cli.dev import DevKeys
 from service.domain.ids import BuyerId, SaleId, reservation_id
 
-CONNECTIONS = 128
+CONNECTIONS = 96
 """One for each of the rush's workers and of the tills' clerks: neither waits for the other."""
 REQUEST_TIMEOUT_S = 15.0
 MAX_ATTEMPTS = 20

@@ -51,7 +51,7 @@ def test_who_comes_back_pays_and_keeps_the_key():
 
 def test_the_window_grows_with_the_stock():
     assert payment_window_s(30) == 6
-    assert payment_window_s(1_000) == 15
+    assert payment_window_s(1_000) == 30
     assert payment_window_s(90_000) == 60
 
 

@@ -22,6 +22,11 @@ KEYS = DevKeys(
 )
 
 
+@pytest.fixture(autouse=True)
+def prompt_buyers(monkeypatch):
+    monkeypatch.setattr(tills_module, "FIRST_LOOK_S", 0.02)
+
+
 async def told(service: FakeService, *, buyers: int = 200) -> tuple[Report, str]:
     lines = io.StringIO()
     screen = Screen(Console(file=lines, width=120))
