@@ -22,7 +22,7 @@ OTHER = SaleId("sneaker-02")
 LEFT_ALONE_S = 6
 
 
-@pytest.mark.parametrize("authority", list({Authority.SQL, Authority.REDIS}))
+@pytest.mark.parametrize("authority", [Authority.SQL, Authority.REDIS])
 async def test_a_refused_decrease_takes_nothing_when_units_come_back(stage: Stage, authority: Authority) -> None:
     process = await stage.process("order", "keeper")
     await stage.sale(replace(rules(stock=5), wanted_authority=authority))
