@@ -168,6 +168,7 @@ async def test_a_settled_sale_keeps_its_orders_and_nothing_in_redis(shop: Stage,
         return (await shop.row()).authority is Authority.SQL and shop.server.call("KEYS", f"*{SALE}*") == []
 
     await until(empty, "Redis is empty")
+    await shop.see()
     assert (await shop.reserve("carl")).code == "sale_closed"
     assert (await shop.get(paid.reservation_id)).code == "paid"
     await shop.jump(900)
