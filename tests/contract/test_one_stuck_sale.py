@@ -13,7 +13,7 @@ from service.adapters.sql.database import DatabaseOptions
 from service.domain.errors import StoreUnavailable
 from service.domain.ids import SaleId
 from service.ports.orders import LEADER_LEASE, SaleTransaction
-from tests.fixtures.sql import LEASE_MS, NOW, SALE, Stores, claim, id_of, rules, sell, stores_on
+from tests.fixtures.sql import LEASE_MS, NOW, ON_MARIADB, SALE, Stores, claim, id_of, rules, sell, stores_on
 
 OTHER = SaleId("sneaker-02")
 OPERATIONS = 80
@@ -67,9 +67,8 @@ async def test_the_view_of_all_sales_is_read_as_if_nothing_was(stores: Stores, d
             assert time.monotonic() - began_s < SOON_S
 
 
+@pytest.mark.parametrize("database_url", [ON_MARIADB], indirect=True)  # SQLite has one lock for the whole file
 async def test_another_sale_goes_on(stores: Stores, database_url: str) -> None:
-    if stores.database.is_sqlite:
-        pytest.skip("SQLite has one lock for the whole file")
     async with _stuck(stores, database_url):
         began_s = time.monotonic()
         assert (await sell(stores, [claim("anna", sale_id=OTHER)], sale_id=OTHER)).accepted

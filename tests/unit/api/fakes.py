@@ -281,6 +281,6 @@ def token(
     subject: object = ANNA, secret: str = JWT_SECRET, algorithm: str = "HS256", **claims: object
 ) -> dict[str, str]:
     """A buyer's token, as a storefront signs it."""
-    payload = {"sub": subject, "exp": int(time.time()) + 60, **claims}
+    payload = {"sub": subject, "exp": int(time.time()) + 86_400, **claims}
     payload = {name: value for name, value in payload.items() if value is not None}
     return {"Authorization": f"Bearer {jwt.encode(payload, secret, algorithm=algorithm)}"}
