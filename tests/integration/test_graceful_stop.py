@@ -65,6 +65,20 @@ async def rush(shop: Shop, buyers: list[str], on_winner: Callable[[], None], wit
     return heard
 
 
+def sells_again(shop: Shop, epoch: int) -> Callable[[], bool]:
+    """Loaded anew, in an epoch after this one: before that the row still shows the Redis that went with its process."""
+    return lambda: shop.sells_by_redis(SALE) and shop.sale(SALE)["epoch"] > epoch
+
+
+def takes(shop: Shop, witness: Witness, buyer: str) -> Callable[[], bool]:
+    def taken() -> bool:
+        answer = shop.reserve(SALE, buyer)
+        witness.hear(answer)
+        return answer.status_code in {200, 202}
+
+    return taken
+
+
 async def test_a_stop_under_fire_leaves_nobody_without_a_word_and_nothing_in_doubt(make_dev: Make) -> None:
     """100 reserves in flight, three times; small batches in one lane, so that they are still in flight at the stop."""
     slow_lane = {"DROPGATE_LANES": "1", "DROPGATE_BATCH_MAX": "4"}
@@ -79,14 +93,19 @@ async def test_a_stop_under_fire_leaves_nobody_without_a_word_and_nothing_in_dou
                 told.set()
                 dev.send(signal.SIGTERM)
 
+        epoch = shop.sale(SALE)["epoch"]
         began_s = time.monotonic()
         heard = await rush(shop, [f"buyer-{number}-{i}" for i in range(100)], stop_once, witness)
+        assert told.is_set(), heard
         assert dev.wait() == 0, dev.log_end()
         assert time.monotonic() - began_s <= GRACE_S
         assert set(heard) <= {"queued", "unavailable", "no connection"}, heard
         assert heard["queued"] > 1, "what was in flight was finished"
         shop = dev.start()
         all_have_orders(shop, witness)
+        # Its Redis was lost with the process: the next round begins once the sale sells again.
+        eventually(sells_again(shop, epoch), "the sale is loaded again")
+        eventually(takes(shop, witness, f"first-{number}"), "and this process has seen it")
     eventually(lambda: shop.is_settled_down(SALE), "quiet and balanced")
     assert shop.ledger(SALE)["sql"]["awaiting_payment"] == len(witness.told), "and nobody else has"
 
