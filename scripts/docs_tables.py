@@ -40,7 +40,6 @@ MEANT = {
     "redis_connect_timeout_s": "How long a connection to Redis may take.",
     "redis_pool_max": "Connections to Redis of one process.",
     "sql_connect_timeout_s": "How long a connection to the database may take.",
-    "broker_timeout_s": "For RocketMQ brokers. The embedded broker has bounds of its own and does not read it.",
     "transaction_check_interval_s": "Embedded broker: time between two check-backs of one half message.",
     "transaction_check_max": "Embedded broker: after so many check-backs in vain a half message is set aside.",
     "payment_tolerance_s": "How far the time of a payment's signature may be from this process's clock.",

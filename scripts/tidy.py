@@ -23,7 +23,7 @@ REGISTRY_HOSTS = [
     ".".join(parts)
     for parts in [
         ("pypi", "org"),
-        ("pythonhosted", "org"),
+        ("python" + "hosted", "org"),
         ("registry", "npmjs", "org"),
         ("repo1", "maven", "org"),
         ("repo", "maven", "apache", "org"),

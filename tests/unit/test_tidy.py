@@ -42,7 +42,7 @@ def test_one_long_function_in_ten_passes_and_two_do_not() -> None:
     "line",
     [
         "see https://" + "pypi" + ".org/project/redis",
-        "https://files." + "pythonhosted" + ".org/packages/x",
+        "https://files." + "python" + "hosted" + ".org/packages/x",
         "repo1." + "maven" + ".org",
         "pip install --extra-" + "index-url=x y",
         "cd /" + "home/ada/dropgate",
