@@ -154,6 +154,25 @@ class DiscardedHalf:
     discarded_at_ms: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A message that its group gave up, or that our code refused for good. `message_id` names it to
+    `forget_dead_letter`, and is not the one that a consumer saw."""
+
+    group: str
+    topic: str
+    """Where it was sent to."""
+    message_id: str
+    key: str
+    body: bytes
+    attempts: int
+    """Deliveries."""
+    why: str | None
+    """What our code said. None: this broker does not keep it."""
+    born_at_ms: int
+    dead_at_ms: int
+
+
 class Transport(Protocol):
     """One broker connection: `start` before anything else, `close` last."""
 
@@ -184,3 +203,17 @@ class Transport(Protocol):
 
     async def forget_discarded(self, message_id: str) -> None:
         """It is dealt with: not listed any more."""
+
+    async def resume_discarded(self, message_id: str) -> None:
+        """Ask about it again, from question 1; it is not listed as discarded any more. Accepted is not committed.
+
+        If it is discarded once more it is listed again, as a rule by another id. BrokerRefused: no discarded half
+        message of ours that is not dealt with has this id, and nothing was done. BrokerUnavailable: it may be resumed.
+        By two processes at the same time it may be resumed twice, and then delivered twice. Consumers must bear it.
+        """
+
+    async def dead_letters(self, group: str, limit: int) -> Sequence[DeadLetter]:
+        """Of this group of ours, not dealt with, oldest first. The broker keeps them for days, not for ever."""
+
+    async def forget_dead_letter(self, group: str, message_id: str) -> None:
+        """It is dealt with: not listed any more. An id that is not there is left alone."""

@@ -71,7 +71,7 @@ class EmbeddedFactory:
 
     async def resume(self, key: str) -> None:
         (message_id,) = [m.message_id for m in await self._opened[0].discarded() if m.key == key]
-        assert await self._opened[0].resume(message_id)
+        await self._opened[0].resume_discarded(message_id)
 
     async def dead_letters(self, group: str) -> Sequence[str]:
         return [letter.key for letter in await self._opened[0].dead_letters(group)]

@@ -106,9 +106,10 @@ async def test_a_resumed_message_leaves_the_list_and_comes_back_when_it_fails_ag
     await eventually(discarded, 5)
     (message,) = await broker.discarded()
     assert (message.key, message.checks) == ("doubt", 1)
-    assert await broker.resume(message.message_id)
-    assert not await broker.resume(message.message_id)
-    assert not await broker.resume("unknown")
+    await broker.resume_discarded(message.message_id)
+    for dealt_with in (message.message_id, "unknown"):
+        with pytest.raises(BrokerRefused):
+            await broker.resume_discarded(dealt_with)
     assert await broker.discarded() == []
     await eventually(discarded, 5)
     await broker.close()

@@ -13,6 +13,7 @@ from sqlite3 import Connection
 
 from service.adapters.embedded import store
 from service.domain.check_back import Verdict
+from service.domain.errors import BrokerRefused
 from service.ports.messaging import CheckRequest, OutgoingMessage
 
 
@@ -104,23 +105,19 @@ def _discard(connection: Connection, message_id: str, now_ms: int) -> None:
     connection.execute("DELETE FROM halves WHERE message_id = ?", (message_id,))
 
 
-def resume(connection: Connection, message_id: str, now_ms: int) -> bool:
-    """A half message again, with no question counted and due at once. The discarded copy stays, marked.
-
-    False: no such discarded message, or it was resumed already.
-    """
+def resume(connection: Connection, message_id: str, now_ms: int) -> None:
+    """A half message again, with no question counted and due at once. The discarded copy stays, marked."""
     marked = connection.execute(
         "UPDATE discarded SET resumed_at_ms = ? WHERE message_id = ? AND resumed_at_ms IS NULL",
         (now_ms, message_id),
     )
     if marked.rowcount == 0:
-        return False
+        raise BrokerRefused(message_id, "no discarded half message has this id, or it was resumed: list them again")
     connection.execute(
         """INSERT INTO halves (message_id, topic, key, body, properties, born_at_ms, checks, check_at_ms)
            SELECT message_id, topic, key, body, properties, born_at_ms, 0, ? FROM discarded WHERE message_id = ?""",
         (now_ms, message_id),
     )
-    return True
 
 
 def forget(connection: Connection, message_id: str) -> None:
@@ -132,9 +129,10 @@ def waiting(connection: Connection, topic: str) -> int:
     return int(connection.execute("SELECT count(*) FROM halves WHERE topic = ?", (topic,)).fetchone()[0])
 
 
-def drop_resumed(connection: Connection, before_ms: int, limit: int) -> int:
+def drop_discarded(connection: Connection, before_ms: int, limit: int) -> int:
+    """Resumed or not: RocketMQ's go with the rest of its commit log. Returns how many."""
     return connection.execute(
         """DELETE FROM discarded WHERE message_id IN (
-               SELECT message_id FROM discarded WHERE resumed_at_ms < ? LIMIT ?)""",
+               SELECT message_id FROM discarded WHERE discarded_at_ms < ? LIMIT ?)""",
         (before_ms, limit),
     ).rowcount

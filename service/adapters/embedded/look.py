@@ -6,24 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 
-from service.ports.messaging import DiscardedHalf
+from service.ports.messaging import DeadLetter, DiscardedHalf
 
 DISCARDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 DEAD_LETTER_PREFIX = "%DLQ%"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeadLetter:
-    id: int
-    group: str
-    topic: str
-    message_id: str
-    key: str
-    body: bytes
-    attempts: int
-    why: str
-    born_at_ms: int
-    dead_at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +35,13 @@ def discarded(connection: Connection, limit: int) -> Sequence[DiscardedHalf]:
 
 
 def dead_letters(connection: Connection, group: str, limit: int) -> Sequence[DeadLetter]:
-    """Oldest first."""
+    """Oldest first. Two copies of one message may both be dead: the row's number tells them apart."""
     rows = connection.execute(
-        """SELECT id, consumers, topic, message_id, key, body, attempts, why, born_at_ms, dead_at_ms
+        """SELECT consumers, topic, message_id || '-' || id, key, body, attempts, why, born_at_ms, dead_at_ms
            FROM dead_letters WHERE consumers = ? ORDER BY id LIMIT ?""",
         (group, limit),
     ).fetchall()
-    names = (
-        "id", "group", "topic", "message_id", "key", "body", "attempts", "why", "born_at_ms", "dead_at_ms",
-    )  # fmt: skip
+    names = ("group", "topic", "message_id", "key", "body", "attempts", "why", "born_at_ms", "dead_at_ms")
     return [DeadLetter(**dict(zip(names, row, strict=True))) for row in rows]
 
 

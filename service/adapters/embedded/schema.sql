@@ -27,7 +27,7 @@ CREATE TABLE halves (
 
 CREATE INDEX halves_to_check ON halves (topic, check_at_ms);
 
--- Like TRANS_CHECK_MAX_TIME_TOPIC: asked about too often, never delivered, kept for a person.
+-- Like TRANS_CHECK_MAX_TIME_TOPIC: asked about too often, never delivered, kept for a person, for some days.
 CREATE TABLE discarded (
     message_id      TEXT    PRIMARY KEY,
     topic           TEXT    NOT NULL,
@@ -74,7 +74,7 @@ CREATE TABLE deliveries (
 CREATE INDEX deliveries_due ON deliveries (topic, consumers, due_at_ms) WHERE due_at_ms IS NOT NULL;
 CREATE INDEX deliveries_fifo ON deliveries (topic, consumers, fifo_group, seq) WHERE fifo_group IS NOT NULL;
 
--- Like %DLQ%group.
+-- Like %DLQ%group: kept for a person, for some days.
 CREATE TABLE dead_letters (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     consumers  TEXT    NOT NULL,
@@ -90,3 +90,4 @@ CREATE TABLE dead_letters (
 ) STRICT;
 
 CREATE INDEX dead_letters_of_group ON dead_letters (consumers, id);
+CREATE INDEX dead_letters_by_age ON dead_letters (dead_at_ms);

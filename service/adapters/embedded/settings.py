@@ -45,9 +45,9 @@ class EmbeddedSettings:
     wal_bytes_max: int = 64 * 1024 * 1024
     """The write-ahead log shrinks back to this after a burst: without a bound it keeps its largest size for ever."""
 
-    keep_unread_s: float = 72 * 3600.0
-    """How long a message of a topic without any group waits for one, and a resumed half message stays in the discarded
-    table: RocketMQ's `fileReservedTime`."""
+    keep_s: float = 72 * 3600.0
+    """How long what nobody takes is there: a message of a topic without any group, a dead letter, a discarded half
+    message. RocketMQ's `fileReservedTime`: who gets used to more would lose them there."""
 
     retention_every_s: float = 60.0
     """How often what is past its time is deleted: rare, it is only space."""

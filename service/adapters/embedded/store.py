@@ -272,6 +272,21 @@ def undelivered(connection: Connection, topic: str, group: str) -> int:
     return int(row[0])
 
 
+def forget_dead_letter(connection: Connection, group: str, message_id: str) -> None:
+    """By the id that `look.dead_letters` gave."""
+    connection.execute(
+        "DELETE FROM dead_letters WHERE id = ? AND consumers = ? AND message_id || '-' || id = ?",
+        (message_id.rpartition("-")[2], group, message_id),
+    )
+
+
+def drop_dead_letters(connection: Connection, before_ms: int, limit: int) -> int:
+    return connection.execute(
+        "DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE dead_at_ms < ? LIMIT ?)",
+        (before_ms, limit),
+    ).rowcount
+
+
 def drop_unread(connection: Connection, born_before_ms: int, limit: int) -> int:
     """Messages that no group came for. Returns how many: `limit` means that there may be more."""
     return connection.execute(

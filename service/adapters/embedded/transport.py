@@ -11,7 +11,7 @@ from service.adapters.embedded import halves, look, store
 from service.adapters.embedded.checks import CheckPump
 from service.adapters.embedded.consumer import EmbeddedConsumer
 from service.adapters.embedded.database import Database
-from service.adapters.embedded.look import Counts, DeadLetter
+from service.adapters.embedded.look import Counts
 from service.adapters.embedded.producer import EmbeddedProducer, EmbeddedPublisher
 from service.adapters.embedded.settings import EmbeddedSettings
 from service.domain.errors import BrokerUnavailable
@@ -22,6 +22,7 @@ from service.ports.messaging import (
     Backlog,
     CheckBack,
     Consumer,
+    DeadLetter,
     DiscardedHalf,
     Publisher,
     Topic,
@@ -103,13 +104,16 @@ class EmbeddedTransport:
     async def forget_discarded(self, message_id: str) -> None:
         await self._database.write(lambda c: halves.forget(c, message_id))
 
-    async def resume(self, message_id: str) -> bool:
-        """Ask about a discarded half message again, from question 1. False: there is none, or it was resumed."""
+    async def resume_discarded(self, message_id: str) -> None:
+        """The first question is due at once, as in RocketMQ: the message is older than the transaction time-out."""
         now_ms = self._clock.now_ms()
-        return await self._database.write(lambda c: halves.resume(c, message_id, now_ms))
+        await self._database.write(lambda c: halves.resume(c, message_id, now_ms))
 
     async def dead_letters(self, group: str, limit: int = LOOK_MAX) -> Sequence[DeadLetter]:
         return await self._database.read(lambda c: look.dead_letters(c, group, min(limit, LOOK_MAX)))
+
+    async def forget_dead_letter(self, group: str, message_id: str) -> None:
+        await self._database.write(lambda c: store.forget_dead_letter(c, group, message_id))
 
     async def counts(self) -> Counts:
         return await self._database.read(look.counts)
@@ -135,9 +139,8 @@ class EmbeddedTransport:
         """Delete one chunk of what is past its time. True: there may be more.
 
         Acknowledged messages need no sweep: they go with their last group's settle."""
-        before_ms = self._clock.now_ms() - round(self._settings.keep_unread_s * 1000)
+        before_ms = self._clock.now_ms() - round(self._settings.keep_s * 1000)
         chunk = self._settings.retention_chunk
-        gone = await self._database.write(
-            lambda c: max(store.drop_unread(c, before_ms, chunk), halves.drop_resumed(c, before_ms, chunk))
-        )
+        drops = (store.drop_unread, store.drop_dead_letters, halves.drop_discarded)
+        gone = await self._database.write(lambda c: max(drop(c, before_ms, chunk) for drop in drops))
         return gone == chunk
