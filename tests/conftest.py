@@ -6,5 +6,6 @@ pytest_plugins = [
     "tests.fixtures.real_servers",
     "tests.fixtures.servers",
     "tests.fixtures.sql",
+    "tests.fixtures.stacks",
     "tests.fixtures.stage",
 ]
