@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pymysql
 
 from tests.servers.install import program
-from tests.servers.ports import free_ports
-from tests.servers.process import ServerFailed, ServerProcess
+from tests.servers.one_process import OneProcessServer
+from tests.servers.process import ServerFailed
 
-READY_WITHIN_S = 60.0
 USER, PASSWORD = "dropgate", "dropgate"
 DATABASE = "dropgate"
 
 
-class MariaDB:
-    """`start` returns when it answers SELECT 1. Address and data stay over restarts."""
+class MariaDB(OneProcessServer):
+    name = "mariadb"
+    executable = "mariadbd"
+    answer = "SELECT 1 is answered"
+    ready_within_s = 60.0
 
     def __init__(self, *settings: str) -> None:
-        self._program, self._install_db = program("mariadbd"), program("mariadb-install-db")
-        self.folder = Path(tempfile.mkdtemp(prefix="dropgate-mariadb-"))
-        self.port = free_ports()
-        self.ready_s = 0.0
-        self.process = ServerProcess("mariadb", self._command(settings), self.folder)
+        self._install_db = program("mariadb-install-db")
+        super().__init__(*settings)
 
     @property
     def url(self) -> str:
         """As DROPGATE_DATABASE_URL wants it."""
         return self.url_of(DATABASE)
 
-    def url_of(self, database: str) -> str:
-        return f"mysql://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def url_of(self, database: str, address: str | None = None) -> str:
+        """`address`: of a proxy in front of it."""
+        return f"mysql://{USER}:{PASSWORD}@{address or self.address}/{database}"
 
     def new_database(self) -> str:
         """An empty one; its URL."""
@@ -46,46 +48,29 @@ class MariaDB:
         self.execute(f"CREATE DATABASE {name}")
         return self.url_of(name)
 
-    def execute(self, statement: str) -> None:
-        """As the administrator, on a connection of its own."""
+    def execute(self, statement: str) -> list[dict[str, Any]]:
+        """As the administrator, on a connection of its own; the rows, by column."""
         with self._connect() as connection, connection.cursor() as cursor:
             cursor.execute(statement)
-
-    # --- its life -----------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        began = time.monotonic()
-        try:
-            if not (self.folder / "data").exists():
-                self._make_data()
-            self.process.launch()
-            self.process.wait_until(self._answers, "SELECT 1 is answered", READY_WITHIN_S)
-        except BaseException:
-            self.kill()
-            raise
-        self.ready_s = time.monotonic() - began
-
-    def restart(self) -> None:
-        self.process.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """For good: the folder goes too."""
-        self.process.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def kill(self) -> None:
-        self.process.kill()
+            return list(cursor.fetchall())
 
     # --- how it is started --------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        if not self._data.exists():
+            self._make_data()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
 
     def _command(self, settings: Sequence[str]) -> list[str]:
         return [
             self._program,
             "--no-defaults",
             *_user(),
-            f"--datadir={self.folder / 'data'}",
-            f"--socket={self._socket}",
+            f"--datadir={self._data}",
+            f"--socket={self.folder / 's'}",
             f"--pid-file={self.folder / 'pid'}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
@@ -96,10 +81,6 @@ class MariaDB:
             f"--init-file={self._init_file()}",
             *settings,
         ]
-
-    @property
-    def _socket(self) -> Path:
-        return self.folder / "s"
 
     def _init_file(self) -> Path:
         """Run at each start: one statement a line."""
@@ -116,7 +97,7 @@ class MariaDB:
             self._install_db,
             "--no-defaults",
             *_user(),
-            f"--datadir={self.folder / 'data'}",
+            f"--datadir={self._data}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ]
@@ -132,7 +113,7 @@ class MariaDB:
         else:
             return True
 
-    def _connect(self) -> pymysql.Connection[pymysql.cursors.Cursor]:
+    def _connect(self) -> pymysql.Connection[pymysql.cursors.DictCursor]:
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
@@ -141,6 +122,7 @@ class MariaDB:
             autocommit=True,
             connect_timeout=5,
             read_timeout=10,
+            cursorclass=pymysql.cursors.DictCursor,
         )
 
 

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import redis
 
-from tests.servers.install import program
-from tests.servers.ports import free_ports
-from tests.servers.process import ServerProcess
-
-READY_WITHIN_S = 30.0
+from tests.servers.one_process import OneProcessServer
 
 
-class Redis:
-    """`start` returns when it answers PING. Address and data stay over restarts; later settings win."""
-
-    def __init__(self, *settings: str) -> None:
-        self._program = program("redis-server")
-        self.folder = Path(tempfile.mkdtemp(prefix="dropgate-redis-"))
-        self.port = free_ports()
-        self.ready_s = 0.0
-        self.process = ServerProcess("redis", self._command(settings), self.folder)
+class Redis(OneProcessServer):
+    name = "redis"
+    executable = "redis-server"
+    answer = "PING is answered"
+    ready_within_s = 30.0
 
     @property
     def url(self) -> str:
@@ -37,28 +25,6 @@ class Redis:
         """One command on a connection of its own."""
         with redis.Redis(host="127.0.0.1", port=self.port, protocol=2, socket_timeout=5.0) as client:
             return client.execute_command(*command)
-
-    def start(self) -> None:
-        began = time.monotonic()
-        try:
-            self.process.launch()
-            self.process.wait_until(self._answers, "PING is answered", READY_WITHIN_S)
-        except BaseException:
-            self.kill()
-            raise
-        self.ready_s = time.monotonic() - began
-
-    def restart(self) -> None:
-        self.process.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """For good: the folder goes too."""
-        self.process.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def kill(self) -> None:
-        self.process.kill()
 
     def _command(self, settings: Sequence[str]) -> list[str]:
         fixed = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
