@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from service.domain.errors import CannotStart, DropgateError, InDoubt, SettingRefused
 from service.observability import metrics
@@ -27,7 +27,9 @@ BACKOFF_MAX_S = 5.0
 RECEIVE_WAIT_S = 1.0
 """How long a receive waits for the first message; a stop is noticed within this."""
 
+T = TypeVar("T")
 Turn = Callable[[], Awaitable[object]]
+Open = Callable[[], Awaitable[Consumer]]
 Process = Callable[[Sequence[Delivery]], Awaitable[Sequence[tuple[Delivery, Outcome]]]]
 
 
@@ -36,6 +38,8 @@ async def take_turns(
 ) -> None:
     """Turn after turn until `stop`. A turn that did `again_if_full` things or more is followed by the next at once."""
     failures = 0
+    # An alarm is made of this metric's age: a loop that never succeeds must have one too.
+    metrics.LOOP_SUCCESS.labels(name).set_to_current_time()
     while not stop.is_set():
         done = await _one_turn(name, turn)
         failures = 0 if done is not None else failures + 1
@@ -73,12 +77,29 @@ async def _pause(seconds: float, stop: asyncio.Event, clock: Clock) -> None:
 
 
 async def consume(
-    group: str, consumer: Consumer, process: Process, *, max_messages: int, stop: asyncio.Event, clock: Clock
+    group: str,
+    open_: Open,
+    process: Process,
+    *,
+    max_messages: int,
+    stop: asyncio.Event,
+    clock: Clock,
+    opened: asyncio.Event | None = None,
 ) -> None:
-    """Receive, process, settle, until `stop`; what is held then is settled before this returns."""
-    log(Action.STARTED, loop=group)
+    """Open the consumer; then receive, process, settle, until `stop`; what is held then is settled before this returns.
+
+    A broker that is away, or has no such topic yet, is tried again like any other failure. `opened` is set once."""
+    consumer: Consumer | None = None
 
     async def turn() -> int:
+        nonlocal consumer
+        if consumer is None:
+            consumer = await _unless_stopped(open_(), stop)
+            if consumer is None:
+                return 0
+            log(Action.STARTED, loop=group)
+            if opened is not None:
+                opened.set()
         deliveries = await consumer.receive(max_messages, RECEIVE_WAIT_S)
         if deliveries:
             settled = await process(deliveries)
@@ -89,7 +110,21 @@ async def consume(
         # A receive waits by itself: the pause only keeps a broken one from spinning.
         await take_turns(group, turn, interval_s=0.02, stop=stop, clock=clock, again_if_full=1)
     finally:
-        await consumer.close()
+        if consumer is not None:
+            await consumer.close()
+
+
+async def _unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:
+    """None: `stop` came first, and the work was cancelled."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
 
 
 async def _settle(group: str, consumer: Consumer, delivery: Delivery, outcome: Outcome) -> None:

@@ -15,7 +15,22 @@ INVISIBLE_S = 30.0
 """Longer than a transaction with all its retries; a dead consumer's messages come again after it."""
 
 
-async def run(transport: Transport, topic: Topic, intake: OrderIntake, *, stop: asyncio.Event, clock: Clock) -> None:
+async def run(
+    transport: Transport,
+    topic: Topic,
+    intake: OrderIntake,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    opened: asyncio.Event | None = None,
+) -> None:
     group = topic.group or topic.name
-    consumer = await transport.consumer(topic.name, group, invisible_s=INVISIBLE_S)
-    await consume(group, consumer, intake.process, max_messages=BATCHES_A_TRANSACTION, stop=stop, clock=clock)
+    await consume(
+        group,
+        lambda: transport.consumer(topic.name, group, invisible_s=INVISIBLE_S),
+        intake.process,
+        max_messages=BATCHES_A_TRANSACTION,
+        stop=stop,
+        clock=clock,
+        opened=opened,
+    )

@@ -14,7 +14,22 @@ INVISIBLE_S = 30.0
 """Longer than the cancellation of 16 batches."""
 
 
-async def run(transport: Transport, topic: Topic, expiry: PaymentExpiry, *, stop: asyncio.Event, clock: Clock) -> None:
+async def run(
+    transport: Transport,
+    topic: Topic,
+    expiry: PaymentExpiry,
+    *,
+    stop: asyncio.Event,
+    clock: Clock,
+    opened: asyncio.Event | None = None,
+) -> None:
     group = topic.group or topic.name
-    consumer = await transport.consumer(topic.name, group, invisible_s=INVISIBLE_S)
-    await consume(group, consumer, expiry.process, max_messages=MESSAGES_A_RECEIVE, stop=stop, clock=clock)
+    await consume(
+        group,
+        lambda: transport.consumer(topic.name, group, invisible_s=INVISIBLE_S),
+        expiry.process,
+        max_messages=MESSAGES_A_RECEIVE,
+        stop=stop,
+        clock=clock,
+        opened=opened,
+    )

@@ -37,6 +37,9 @@ class Part(StrEnum):
     KEEPER = "keeper"
 
 
+CONSUMERS = frozenset({Part.ORDER, Part.TIMEOUT})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Running:
     url: str | None
@@ -50,11 +53,13 @@ async def run(
     stop: asyncio.Event,
     on_ready: Callable[[Running], None] | None = None,
 ) -> int:
-    """Run these parts in this process until `stop` is set or one of them dies; the exit code."""
+    """Run these parts in this process until `stop` is set or one of them dies; the exit code.
+
+    `on_ready` hears of it once a consumer has its broker; an API says in /readyz what is missing."""
     async with open_adapters(settings, start_redis=True) as adapters:
         process = _Process(settings, UseCases(settings, adapters), parts)
         running = await process.start()
-        if on_ready is not None:
+        if await process.works(stop) and on_ready is not None:
             on_ready(running)
         return await process.run_until(stop)
 
@@ -68,6 +73,7 @@ class _Process:
         self._parts = parts
         self._stopping = asyncio.Event()
         self._view_stop = asyncio.Event()
+        self._opened = {part: asyncio.Event() for part in parts & CONSUMERS}
         self._tasks: list[asyncio.Task[None]] = []
         self._view: list[asyncio.Task[None]] = []
         self._server: HttpServer | None = None
@@ -100,10 +106,12 @@ class _Process:
         transport, clock, orders = cases.adapters.transport, cases.adapters.clock, cases.adapters.orders
         match part:
             case Part.ORDER:
-                return order.run(transport, cases.topics.order, cases.intake, stop=stop, clock=clock)
+                topic, opened = cases.topics.order, self._opened[part]
+                return order.run(transport, topic, cases.intake, stop=stop, clock=clock, opened=opened)
             case Part.TIMEOUT:
                 expiry = PaymentExpiry(orders, cases.endings, clock)
-                return payment_timeout.run(transport, cases.topics.payment_timeout, expiry, stop=stop, clock=clock)
+                topic, opened = cases.topics.payment_timeout, self._opened[part]
+                return payment_timeout.run(transport, topic, expiry, stop=stop, clock=clock, opened=opened)
             case Part.EVENTS:
                 relay = OutboxRelay(orders, transport.publisher(), clock, cases.topics.events.name)
                 return events.run(relay, cases.leadership("outbox"), stop=stop, clock=clock)
@@ -113,19 +121,38 @@ class _Process:
             case Part.API:
                 raise AssertionError("the API is a server, not a loop")
 
+    async def works(self, stop: asyncio.Event) -> bool:
+        """Wait until the consumers are open, which may take as long as the broker is away; False: something else came
+        first, `stop` or the death of a part. An API waits for nothing."""
+        if Part.API in self._parts or not self._opened:
+            return True
+        opened = asyncio.create_task(self._until_opened())
+        await self._wait_for(stop, opened)
+        works = opened.done()
+        opened.cancel()
+        return works
+
+    async def _until_opened(self) -> None:
+        for opened in self._opened.values():
+            await _until(opened)
+
     async def run_until(self, stop: asyncio.Event) -> int:
         """Wait for `stop`, or for the death of a part; then stop within `stop_timeout_s`."""
-        stopped = asyncio.create_task(stop.wait())
-        background = [*self._tasks, *self._view, *self._use_cases.adapters.background]
-        done, _ = await asyncio.wait({stopped, *background}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        died = [task for task in done if task is not stopped]
+        died = await self._wait_for(stop)
         for task in died:
             error = None if task.cancelled() else task.exception()
             warn(Action.PART_DIED, part=task.get_name(), error=None if error is None else repr(error))
         drained = await self._stop()
         log(Action.STOPPED, drained=drained)
         return 0 if drained and not died else 1
+
+    async def _wait_for(self, stop: asyncio.Event, *others: asyncio.Task[None]) -> set[asyncio.Task[None]]:
+        """The parts that died. None: `stop` came, or one of the others."""
+        stopped = _task("stop", _until(stop))
+        background = {*self._tasks, *self._view, *self._use_cases.adapters.background}
+        await asyncio.wait({stopped, *others, *background}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        return {task for task in background if task.done()}
 
     async def _stop(self) -> bool:
         """Intake first, then what is in flight, then the listener, the loops, and this process's view of the sales.
@@ -165,6 +192,10 @@ class _Process:
             self._use_cases.reserve.abandon()
             return False
         return True
+
+
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _task(name: str, work: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -43,7 +43,11 @@ MISROUTED = Counter(
 )
 EPOCH = Gauge("dropgate_sale_epoch", "Epoch of the sale's authority, as this process sees it", ["sale"])
 LEADER = Gauge("dropgate_leader", "1 while this process holds the lease", ["lease"])
-LOOP_SUCCESS = Gauge("dropgate_loop_last_success_timestamp_seconds", "When a background loop last succeeded", ["loop"])
+LOOP_SUCCESS = Gauge(
+    "dropgate_loop_last_success_timestamp_seconds",
+    "When a background loop last succeeded; until it has, when it began",
+    ["loop"],
+)
 LOOP_SECONDS = Histogram(
     "dropgate_loop_seconds", "Duration of one turn of a background loop", ["loop"], buckets=_SECONDS
 )

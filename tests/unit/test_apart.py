@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
-from consumers.loop import consume, take_turns
+from consumers.loop import take_turns
 from service.adapters.memory.clock import ManualClock
 from service.core import apart as apart_module
 from service.core.apart import REST_IN_DOUBT_MAX_S, REST_MAX_S, Apart
 from service.domain.errors import CannotStart, Conflict, DropgateError, InvariantBroken, StockUnavailable
-from service.ports.messaging import Delivery, Done, Outcome
 
 REFUSED = InvariantBroken("row", "it exists")
 AWAY = StockUnavailable("redis", "no answer")
@@ -146,29 +144,3 @@ async def test_a_loop_dies_of_a_bug_and_of_what_no_turn_can_mend(error: Exceptio
 
     with pytest.raises(type(error)):
         await take_turns("test", once, interval_s=0.1, stop=asyncio.Event(), clock=ManualClock())
-
-
-class OneMessage:
-    """A consumer with one message, whose settling is refused."""
-
-    def __init__(self, stop: asyncio.Event) -> None:
-        self.stop = stop
-
-    async def receive(self, max_messages: int, wait_s: float) -> Sequence[Delivery]:
-        self.stop.set()
-        return [Delivery(message_id="m", topic="t", key="k", body=b"", attempt=1, born_at_ms=0, receipt=0)]
-
-    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        raise REFUSED
-
-    async def close(self) -> None: ...
-
-
-async def test_a_message_that_cannot_be_settled_comes_again_and_ends_nothing() -> None:
-    stop = asyncio.Event()
-
-    async def process(deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
-        return [(delivery, Done()) for delivery in deliveries]
-
-    clock = ManualClock()
-    await consume("group", OneMessage(stop), process, max_messages=1, stop=stop, clock=clock)
