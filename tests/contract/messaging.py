@@ -10,9 +10,10 @@ import pytest
 
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused
-from service.ports.messaging import Dead, Done, OutgoingMessage, RetryAfter, Topic, TopicType
+from service.ports.messaging import Dead, DeadLetter, Done, OutgoingMessage, RetryAfter, Topic, TopicType
 from tests.contract.messaging_stage import (
     CheckBook,
+    JumpingFactory,
     Stage,
     TransportFactory,
     collect,
@@ -23,7 +24,7 @@ from tests.contract.messaging_stage import (
 MINUTE_MS = 60_000
 
 
-class _Suite:
+class Suite:
     @pytest.fixture
     async def stage(self, transport_factory: TransportFactory) -> Stage:
         stage = Stage(transport_factory, await transport_factory.open())
@@ -31,7 +32,7 @@ class _Suite:
         return stage
 
 
-class HalfMessageStories(_Suite):
+class HalfMessageStories(Suite):
     async def test_a_half_message_is_invisible_until_it_is_committed(self, stage: Stage) -> None:
         consumer, producer = await stage.consumer(stage.order), await stage.producer()
         may_end = asyncio.Event()
@@ -118,24 +119,6 @@ class HalfMessageStories(_Suite):
             stage.traits.patience_s,
         )
 
-    async def test_the_questions_end_at_the_limit_and_the_message_is_kept_until_resumed(self, stage: Stage) -> None:
-        consumer, checks = await stage.consumer(stage.order), CheckBook()
-        producer = await stage.producer(checks)
-        await stage.transact(producer, "nobody-knows", Verdict.UNKNOWN)
-
-        async def is_discarded() -> bool:
-            return "nobody-knows" in await stage.factory.discarded()
-
-        await eventually(is_discarded, stage.traits.patience_s * 2)
-        assert [request.check for request in checks.asked] == list(range(1, stage.traits.check_max + 1))
-        assert await stage.seen_until_marker(producer, consumer) == []
-
-        checks.asked.clear()
-        checks.answers["nobody-knows"] = Verdict.COMMIT
-        await stage.factory.resume("nobody-knows")
-        assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["nobody-knows"]
-        assert [request.check for request in checks.asked] == [1]
-
     @pytest.mark.parametrize(("answer", "copies"), [(Verdict.ROLLBACK, 1), (Verdict.COMMIT, 2)])
     async def test_a_commit_after_the_check_back_ended_it_is_still_honoured(
         self, stage: Stage, answer: Verdict, copies: int
@@ -168,7 +151,7 @@ class HalfMessageStories(_Suite):
         assert called == []
 
 
-class DeliveryStories(_Suite):
+class DeliveryStories(Suite):
     async def test_a_message_held_comes_again_after_its_invisible_time_and_not_before(self, stage: Stage) -> None:
         invisible_s = stage.traits.invisible_s
         consumer = await stage.consumer(stage.normal, invisible_s=invisible_s)
@@ -201,26 +184,33 @@ class DeliveryStories(_Suite):
             attempts.append(delivery.attempt)
             await consumer.settle(delivery, RetryAfter(delay_s=stage.traits.retry_s, why="still broken"))
         assert attempts == [1, 2, 3]
-        await self._is_dead(stage, few, "poison")
+        letter = await self._dead(stage, few, "poison")
+        assert letter.attempts == 3
 
     async def test_what_is_declared_dead_goes_to_the_dead_letters_at_once(self, stage: Stage) -> None:
         consumer = await stage.consumer(stage.normal)
         await stage.publish(stage.normal, "undecodable")
         (delivery,) = await collect(consumer, 1, stage.traits.patience_s, done=False)
         await consumer.settle(delivery, Dead(why="no such schema"))
-        await self._is_dead(stage, stage.normal, "undecodable")
+        letter = await self._dead(stage, stage.normal, "undecodable")
+        assert (letter.group, letter.topic, letter.key) == (stage.normal.group, stage.normal.name, "undecodable")
+        assert (letter.body, letter.attempts) == (b"body of undecodable", 1)
+        assert letter.why in {"no such schema", None}
+        assert letter.born_at_ms == delivery.born_at_ms <= letter.dead_at_ms
 
-    async def _is_dead(self, stage: Stage, topic: Topic, key: str) -> None:
+    async def _dead(self, stage: Stage, topic: Topic, key: str) -> DeadLetter:
         """In the dead letters, and not delivered while another message is."""
         consumer = await stage.consumer(topic)
 
         async def is_dead() -> bool:
             assert await consumer.receive(1, 0.01) == []
-            return key in await stage.factory.dead_letters(topic.group or "")
+            return [letter.key for letter in await stage.dead_letters(topic)] == [key]
 
         await eventually(is_dead, stage.traits.patience_s)
         await stage.publish(topic, "next")
         assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["next"]
+        (letter,) = await stage.dead_letters(topic)
+        return letter
 
     async def test_competing_consumers_share_a_group_and_no_message_goes_to_two(
         self, stage: Stage, transport_factory: TransportFactory
@@ -282,7 +272,7 @@ class DeliveryStories(_Suite):
         assert (again.key, again.attempt) == ("held", 2)
 
 
-class FifoStories(_Suite):
+class FifoStories(Suite):
     async def test_a_batch_comes_in_the_order_in_which_it_was_published(self, stage: Stage) -> None:
         consumer = await stage.consumer(stage.fifo)
         expected = [f"e{n:02}" for n in range(20)]
@@ -321,7 +311,7 @@ class FifoStories(_Suite):
         assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["a2"]
 
 
-class DelayStories(_Suite):
+class DelayStories(Suite):
     async def test_a_delayed_message_comes_neither_early_nor_late(self, stage: Stage) -> None:
         consumer = await stage.consumer(stage.delay)
         due_ms = now_ms() + round(stage.traits.delay_s * 1000)
@@ -334,19 +324,23 @@ class DelayStories(_Suite):
         await stage.publish(stage.delay, "overdue", deliver_at_ms=now_ms() - MINUTE_MS)
         assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["overdue"]
 
-    async def test_fifteen_minutes_pass_under_a_waiting_consumer(self, stage: Stage) -> None:
-        if not stage.traits.can_jump_time:
-            pytest.skip("this broker's clock is its own")
+
+class TimeJumpStories(Suite):
+    """For a broker whose clock is ours."""
+
+    async def test_fifteen_minutes_pass_under_a_waiting_consumer(
+        self, stage: Stage, transport_factory: JumpingFactory
+    ) -> None:
         consumer = await stage.consumer(stage.delay)
         await stage.publish(stage.delay, "payment-timeout", deliver_at_ms=now_ms() + 15 * MINUTE_MS)
         await stage.publish(stage.delay, "overdue", deliver_at_ms=now_ms())
         assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["overdue"]
         waiting = asyncio.create_task(consumer.receive(8, stage.traits.patience_s))
-        await stage.factory.jump(15 * 60.0)
+        await transport_factory.jump(15 * 60.0)
         assert keys(await waiting) == ["payment-timeout"]
 
 
-class TopicStories(_Suite):
+class TopicStories(Suite):
     async def test_a_message_of_another_type_is_refused(self, stage: Stage) -> None:
         later = now_ms() + MINUTE_MS
         for topic, fifo_group, deliver_at_ms in (
@@ -404,7 +398,7 @@ class TopicStories(_Suite):
 
 
 @pytest.mark.faults
-class KillStories(_Suite):
+class KillStories(Suite):
     async def test_killed_after_the_half_message_it_is_asked_about_at_an_idle_process(self, stage: Stage) -> None:
         """F06: the one that starts afterwards sends nothing, and is asked."""
         await stage.run_victim("after_half", stage.order, "orphan")

@@ -17,7 +17,9 @@ from service.domain.check_back import Verdict
 from service.ports.messaging import (
     CheckRequest,
     Consumer,
+    DeadLetter,
     Delivery,
+    DiscardedHalf,
     Done,
     OutgoingMessage,
     Topic,
@@ -28,6 +30,7 @@ from service.ports.messaging import (
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLED = -9
+LOOK_MAX = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +50,6 @@ class TransportTraits:
     delay_s: float
     """A delay that it keeps to `delay_tolerance_s`."""
     delay_tolerance_s: float
-    can_jump_time: bool
-    """Its clock is ours: a test can move it."""
 
 
 class TransportFactory(Protocol):
@@ -62,16 +63,10 @@ class TransportFactory(Protocol):
     async def open(self) -> Transport:
         """Another connection, as another process has it: started, and closed at the end of the test."""
 
+
+class JumpingFactory(TransportFactory, Protocol):
     async def jump(self, seconds: float) -> None:
-        """Move the broker's clock. Only if `can_jump_time`."""
-
-    async def discarded(self) -> Sequence[str]:
-        """Keys of the half messages that were asked about too often."""
-
-    async def resume(self, key: str) -> None: ...
-
-    async def dead_letters(self, group: str) -> Sequence[str]:
-        """Keys, oldest first."""
+        """Move the broker's clock."""
 
 
 @dataclass
@@ -176,6 +171,14 @@ class Stage:
                 for name in names
             ]
         )
+
+    async def discarded(self, on: Transport | None = None) -> Sequence[DiscardedHalf]:
+        """Of this test's topic: a real broker keeps those of all in one place."""
+        listed = await (on or self.transport).discarded(LOOK_MAX)
+        return [half for half in listed if half.topic == self.order.name]
+
+    async def dead_letters(self, topic: Topic, on: Transport | None = None) -> Sequence[DeadLetter]:
+        return await (on or self.transport).dead_letters(topic.group or "", LOOK_MAX)
 
     async def seen_until_marker(self, producer: TransactionalProducer, consumer: Consumer) -> list[str]:
         """What is visible on the order topic: a committed marker arrives, and what came with it is all there was."""

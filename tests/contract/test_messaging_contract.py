@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,9 +19,11 @@ from tests.contract.messaging import (
     FifoStories,
     HalfMessageStories,
     KillStories,
+    TimeJumpStories,
     TopicStories,
 )
-from tests.contract.messaging_stage import TransportFactory, TransportTraits
+from tests.contract.messaging_aside import AsideStories
+from tests.contract.messaging_stage import JumpingFactory, TransportTraits
 
 QUICK = EmbeddedSettings(transaction_timeout_s=0.25, check_interval_s=0.3, check_deadline_s=0.2, check_max=3)
 
@@ -51,7 +53,6 @@ class EmbeddedFactory:
         retry_s=0.3,
         delay_s=0.5,
         delay_tolerance_s=2.0,
-        can_jump_time=True,
     )
 
     def __init__(self, folder: Path) -> None:
@@ -66,16 +67,6 @@ class EmbeddedFactory:
     async def jump(self, seconds: float) -> None:
         self._clock.jumped_s += seconds
 
-    async def discarded(self) -> Sequence[str]:
-        return [message.key for message in await self._opened[0].discarded()]
-
-    async def resume(self, key: str) -> None:
-        (message_id,) = [m.message_id for m in await self._opened[0].discarded() if m.key == key]
-        await self._opened[0].resume_discarded(message_id)
-
-    async def dead_letters(self, group: str) -> Sequence[str]:
-        return [letter.key for letter in await self._opened[0].dead_letters(group)]
-
     async def close(self) -> None:
         for transport in self._opened:
             await transport.close()
@@ -89,7 +80,7 @@ class EmbeddedFactory:
 
 class _Embedded:
     @pytest.fixture
-    async def transport_factory(self, tmp_path: Path) -> AsyncIterator[TransportFactory]:
+    async def transport_factory(self, tmp_path: Path) -> AsyncIterator[JumpingFactory]:
         factory = EmbeddedFactory(tmp_path)
         yield factory
         await factory.close()
@@ -105,6 +96,12 @@ class TestEmbeddedFifo(_Embedded, FifoStories): ...
 
 
 class TestEmbeddedDelay(_Embedded, DelayStories): ...
+
+
+class TestEmbeddedTimeJumps(_Embedded, TimeJumpStories): ...
+
+
+class TestEmbeddedAside(_Embedded, AsideStories): ...
 
 
 class TestEmbeddedTopics(_Embedded, TopicStories): ...

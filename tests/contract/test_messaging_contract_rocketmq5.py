@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -22,11 +22,8 @@ from cryptography.x509.oid import NameOID
 
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.transport import GrpcTransport
-from service.adapters.rocketmq.remoting.client import RemotingClient
-from service.adapters.rocketmq.remoting.cluster import Cluster
-from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.domain.check_back import Verdict
-from service.domain.errors import BrokerRefused, BrokerUnavailable
+from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import Backlog, Consumer, Done, TransactionalProducer, Transport
 from tests.contract.messaging import (
     DelayStories,
@@ -35,8 +32,8 @@ from tests.contract.messaging import (
     HalfMessageStories,
     KillStories,
     TopicStories,
-    now_ms,
 )
+from tests.contract.messaging_aside import AsideStories
 from tests.contract.messaging_stage import (
     CheckBook,
     Stage,
@@ -60,9 +57,6 @@ OPTIONS = BrokerOptions(
     # RocketMQ's own least invisible time is 10 s: every story of a message that comes again would take that long.
     more_proxy={"minInvisibleTimeMillsForRecv": 1_000},
 )
-
-
-LAST_QUESTION_MS = 500
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +109,6 @@ class RocketMQ5Factory:
         retry_s=1.0,
         delay_s=3.0,
         delay_tolerance_s=5.0,
-        can_jump_time=False,
     )
 
     def __init__(self, broker: RocketMQ, **more: Any) -> None:
@@ -124,9 +117,6 @@ class RocketMQ5Factory:
             **more,
         )
         self.spec = json.dumps({"transport": "rocketmq5", "settings": asdict(self._settings)})
-        self._client = RemotingClient()
-        self._cluster = Cluster(self._client, broker.name_server)
-        self._queues = BrokerQueues(self._client, broker.broker)
         self._opened: list[GrpcTransport] = []
 
     async def open(self) -> Transport:
@@ -135,28 +125,8 @@ class RocketMQ5Factory:
         self._opened.append(transport)
         return transport
 
-    async def jump(self, seconds: float) -> None:
-        raise AssertionError("this broker's clock is its own")
-
-    async def discarded(self) -> Sequence[str]:
-        """The broker discards in the same scan in which it asks for the last time: that question is let through."""
-        before_ms = now_ms() - LAST_QUESTION_MS
-        return [it.key for it in await self._opened[0].discarded() if it.discarded_at_ms < before_ms]
-
-    async def resume(self, key: str) -> None:
-        (message_id,) = [m.message_id for m in await self._opened[0].discarded() if m.key == key]
-        await self._cluster.resume_check(message_id)
-
-    async def dead_letters(self, group: str) -> Sequence[str]:
-        try:
-            pulled = await self._queues.pull(f"%DLQ%{group}", 0, 0, 32)
-        except BrokerRefused:  # the broker makes the topic with the first one
-            return []
-        return [message.properties["KEYS"] for message in pulled.messages]
-
     async def close(self) -> None:
         await asyncio.gather(*(transport.close() for transport in self._opened))
-        await self._client.close()
 
 
 class _RocketMQ5:
@@ -177,6 +147,9 @@ class TestRocketMQ5Fifo(_RocketMQ5, FifoStories): ...
 
 
 class TestRocketMQ5Delay(_RocketMQ5, DelayStories): ...
+
+
+class TestRocketMQ5Aside(_RocketMQ5, AsideStories): ...
 
 
 class TestRocketMQ5Topics(_RocketMQ5, TopicStories):

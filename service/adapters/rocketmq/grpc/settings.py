@@ -95,8 +95,9 @@ class GrpcSettings:
     """Each of the three steps of `close`: what was fetched is given back, what is under way ends, clients take leave.
     Together less than the 10 s that a process has to stop. As a rule it is milliseconds."""
 
-    discarded_scan_max: int = 2_000
-    """Discarded messages looked through in one listing, ours or not: 63 pulls."""
+    aside_scan_max: int = 2_000
+    """Messages looked through in one listing of discarded half messages, ours or not, or of a group's dead letters: 63
+    pulls, as a rule."""
 
     scan_pulls_max: int = 64
     """Pulls to see which half messages have ended. One holds some thousands of ends; what is beyond counts as open."""

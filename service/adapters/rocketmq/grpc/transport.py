@@ -12,6 +12,7 @@ from service.adapters.rocketmq.grpc import wire
 from service.adapters.rocketmq.grpc.backlog import BacklogDesk
 from service.adapters.rocketmq.grpc.checks import CheckDesk
 from service.adapters.rocketmq.grpc.consumer import GrpcConsumer
+from service.adapters.rocketmq.grpc.dead_letters import DeadLetterDesk
 from service.adapters.rocketmq.grpc.discarded import DiscardedDesk
 from service.adapters.rocketmq.grpc.link import Asked, Link
 from service.adapters.rocketmq.grpc.producer import GrpcProducer, GrpcPublisher
@@ -28,6 +29,7 @@ from service.ports.messaging import (
     Backlog,
     CheckBack,
     Consumer,
+    DeadLetter,
     DiscardedHalf,
     Publisher,
     Topic,
@@ -36,7 +38,7 @@ from service.ports.messaging import (
 )
 
 LOOK_MAX = 1000
-"""Discarded half messages that one look returns at most: a page, not the topic."""
+"""Discarded half messages, or dead letters, that one look returns at most: a page, not the topic."""
 GRPC_ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 """The package hands no certificates to gRPC, which then looks here."""
 
@@ -52,6 +54,7 @@ class GrpcTransport:
         self._topics = TopicDesk(self._client, self._cluster, settings)
         self._backlog = BacklogDesk(self._client, self._cluster, settings)
         self._discarded = DiscardedDesk(self._client, self._cluster, self._topics, settings)
+        self._dead_letters = DeadLetterDesk(self._client, self._cluster, self._topics, settings)
         self._sessions: dict[Session, asyncio.Task[None]] = {}
         self._producers: dict[str, GrpcProducer] = {}
         self._consumers: list[GrpcConsumer] = []
@@ -132,6 +135,15 @@ class GrpcTransport:
 
     async def forget_discarded(self, message_id: str) -> None:
         await self._discarded.forget(message_id)
+
+    async def resume_discarded(self, message_id: str) -> None:
+        await self._discarded.resume(message_id)
+
+    async def dead_letters(self, group: str, limit: int = LOOK_MAX) -> Sequence[DeadLetter]:
+        return await self._dead_letters.look(group, min(limit, LOOK_MAX))
+
+    async def forget_dead_letter(self, group: str, message_id: str) -> None:
+        await self._dead_letters.forget(group, message_id)
 
     # --- clients ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ ZLIB = frozenset({0, 3})
 """0 is what releases before 5.0 wrote."""
 COMPRESSIONS = {1: "LZ4", 2: "ZSTD"}
 NAME_END, PROPERTY_END = "\x01", "\x02"
+KEYS, KEY_END = "KEYS", " "
 PHYSICAL_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 """An IPv4 or IPv6 address, a port, an offset."""
 
@@ -47,6 +48,11 @@ class StoredMessage:
     @property
     def physical_id(self) -> str:
         return physical_id(self.store_host, self.offset)
+
+    @property
+    def key(self) -> str:
+        """The first; empty where there is none."""
+        return self.properties.get(KEYS, "").split(KEY_END)[0]
 
 
 class _Damaged(Exception):
