@@ -193,8 +193,7 @@ class DeliveryStories(Suite):
         (delivery,) = await collect(consumer, 1, stage.traits.patience_s, done=False)
         await consumer.settle(delivery, Dead(why="no such schema"))
         letter = await self._dead(stage, stage.normal, "undecodable")
-        assert (letter.group, letter.topic, letter.key) == (stage.normal.group, stage.normal.name, "undecodable")
-        assert (letter.body, letter.attempts) == (b"body of undecodable", 1)
+        assert letter.attempts == 1
         assert letter.why in {"no such schema", None}
         assert letter.born_at_ms == delivery.born_at_ms <= letter.dead_at_ms
 
@@ -210,6 +209,7 @@ class DeliveryStories(Suite):
         await stage.publish(topic, "next")
         assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["next"]
         (letter,) = await stage.dead_letters(topic)
+        assert (letter.group, letter.topic, letter.body) == (topic.group, topic.name, f"body of {key}".encode())
         return letter
 
     async def test_competing_consumers_share_a_group_and_no_message_goes_to_two(

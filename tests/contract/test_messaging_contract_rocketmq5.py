@@ -23,8 +23,18 @@ from cryptography.x509.oid import NameOID
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.transport import GrpcTransport
 from service.domain.check_back import Verdict
-from service.domain.errors import BrokerUnavailable
-from service.ports.messaging import Backlog, Consumer, Done, TransactionalProducer, Transport
+from service.domain.errors import BrokerRefused, BrokerUnavailable
+from service.ports.messaging import (
+    Backlog,
+    Consumer,
+    Dead,
+    Done,
+    RetryAfter,
+    Topic,
+    TopicType,
+    TransactionalProducer,
+    Transport,
+)
 from tests.contract.messaging import (
     DelayStories,
     DeliveryStories,
@@ -32,8 +42,9 @@ from tests.contract.messaging import (
     HalfMessageStories,
     KillStories,
     TopicStories,
+    now_ms,
 )
-from tests.contract.messaging_aside import AsideStories
+from tests.contract.messaging_aside import AsideStories, discarded
 from tests.contract.messaging_stage import (
     CheckBook,
     Stage,
@@ -271,21 +282,78 @@ async def test_what_is_dealt_with_out_of_turn_is_not_listed_and_what_is_not_stay
         await stage.transact(producer, key, Verdict.UNKNOWN)
 
     async def listed(transport: Transport) -> list[str]:
-        return [it.key for it in await transport.discarded(1000) if it.topic == stage.order.name]
+        return [half.key for half in await stage.discarded(on=transport)]
 
     async def all_are_listed() -> bool:
         return sorted(await listed(stage.transport)) == ["first", "second", "third"]
 
     await eventually(all_are_listed, stage.traits.patience_s)
-    for discarded in await stage.transport.discarded(1000):
-        if discarded.topic != stage.order.name or discarded.key == "second":
-            await stage.transport.forget_discarded(discarded.message_id)  # also what other stories left behind
-            assert discarded.checks == stage.traits.check_max
+    for half in await stage.transport.discarded(1000):
+        if half.topic != stage.order.name or half.key == "second":
+            await stage.transport.forget_discarded(half.message_id)  # also what other stories left behind
+            assert half.checks == stage.traits.check_max
     assert sorted(await listed(stage.transport)) == ["first", "third"]
-    for discarded in await stage.transport.discarded(1000):
-        await stage.transport.forget_discarded(discarded.message_id)
+    for half in await stage.transport.discarded(1000):
+        await stage.transport.forget_discarded(half.message_id)
     assert await listed(stage.transport) == []
     assert await listed(await factory.open()) == []
+
+
+async def test_half_messages_of_others_are_neither_listed_nor_resumed_nor_forgotten(
+    broker: RocketMQ, factory: RocketMQ5Factory
+) -> None:
+    """All of a cluster's lie in one topic."""
+    stage, strangers = await stage_of(factory), RocketMQ5Factory(broker, prefix="strangers")
+    checks = CheckBook()
+    await stage.transact(await stage.producer(checks), "ours", Verdict.UNKNOWN)
+    half, stranger = await discarded(stage, checks), await strangers.open()
+    assert await stranger.discarded(1000) == []
+    with pytest.raises(BrokerRefused):
+        await stranger.resume_discarded(half.message_id)
+    await stranger.forget_discarded(half.message_id)
+    assert await stage.discarded() == [half]
+    await stage.transport.forget_discarded(half.message_id)
+    await strangers.close()
+
+
+@pytest.mark.parametrize("type_", TopicType)
+async def test_a_dead_letter_says_where_it_was_sent_to_whichever_way_it_died(
+    broker: RocketMQ, type_: TopicType
+) -> None:
+    """The broker says where it was taken from, and that is not always the topic."""
+    factory = RocketMQ5Factory(broker, namespace="shop")
+    stage = await stage_of(factory)
+    topic = stage.topic(type_, max_attempts=2)
+    await stage.transport.create_topics([topic])
+    consumer = await stage.consumer(topic)
+    for key, last in (("ours", Dead(why="poison")), ("theirs", RetryAfter(delay_s=1.0, why="broken"))):
+        await sent(stage, topic, key)
+        for outcome in (RetryAfter(delay_s=1.0, why="broken"), last):
+            (delivery,) = await collect(consumer, 1, stage.traits.patience_s, done=False)
+            await consumer.settle(delivery, outcome)
+
+        async def is_dead(key: str = key) -> bool:
+            assert await consumer.receive(1, 0.01) == []
+            return key in [letter.key for letter in await stage.dead_letters(topic)]
+
+        await eventually(is_dead, stage.traits.patience_s)
+    attempts = 1 if type_ is TopicType.FIFO else 2  # of a FIFO topic the broker keeps no count
+    assert [(it.key, it.topic, it.group, it.attempts) for it in await stage.dead_letters(topic)] == [
+        (key, topic.name, topic.group, attempts) for key in ("ours", "theirs")
+    ]
+    await factory.close()
+
+
+async def sent(stage: Stage, topic: Topic, key: str) -> None:
+    match topic.type:
+        case TopicType.TRANSACTION:
+            await stage.transact(await stage.producer(), key, Verdict.COMMIT)
+        case TopicType.FIFO:
+            await stage.publish(topic, key, fifo_group="one")
+        case TopicType.DELAY:
+            await stage.publish(topic, key, deliver_at_ms=now_ms())
+        case TopicType.NORMAL:
+            await stage.publish(topic, key)
 
 
 async def test_a_message_goes_through_tls_to_a_proxy_that_we_trust(
@@ -409,7 +477,8 @@ async def test_a_broker_that_restarts_is_used_again_with_nobodys_help(
     with pytest.raises(BrokerUnavailable):
         await stage.transact(producer, "lost", Verdict.COMMIT)
     assert time.monotonic() - began < 5
-    assert "broker" in " ".join(await stage.transport.missing([stage.order]))
+    with pytest.raises(BrokerUnavailable, match="cannot be asked"):
+        await stage.transport.missing([stage.order])
     await asyncio.to_thread(broker.start_broker)
     ready = time.monotonic()
     found = await received(consumer, RESUMED_WITHIN_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,17 @@ from service.adapters.embedded.transport import FILE_NAME, EmbeddedTransport
 from service.adapters.memory.clock import ManualClock
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
-from service.ports.messaging import CheckRequest, Dead, Done, OutgoingMessage, RetryAfter, Topic, TopicType
+from service.ports.messaging import (
+    CheckRequest,
+    Dead,
+    DeadLetter,
+    DiscardedHalf,
+    Done,
+    OutgoingMessage,
+    RetryAfter,
+    Topic,
+    TopicType,
+)
 from tests.contract.messaging_stage import CheckBook, always, collect, eventually, keys
 
 SETTINGS = EmbeddedSettings(busy_s=0.2, check_poll_s=0.01, poll_s=0.01)
@@ -40,6 +50,10 @@ async def broker(tmp_path: Path, clock: ManualClock) -> AsyncIterator[EmbeddedTr
 
 def order(key: str) -> OutgoingMessage:
     return OutgoingMessage(topic=ORDERS.name, key=key, body=b"")
+
+
+def keys_of(aside: Sequence[DeadLetter] | Sequence[DiscardedHalf]) -> list[str]:
+    return [it.key for it in aside]
 
 
 def event(key: str, group: str) -> OutgoingMessage:
@@ -174,6 +188,52 @@ async def test_what_nobody_reads_is_deleted_after_three_days_in_bounded_chunks(
     assert chunks == [True, True, False]
     assert (await broker.counts()).messages == 1
     await broker.close()
+
+
+async def test_what_was_put_aside_is_kept_for_three_days(tmp_path: Path, clock: ManualClock) -> None:
+    settings = EmbeddedSettings(transaction_timeout_s=1, check_max=1, check_poll_s=0.01)
+    broker = EmbeddedTransport(tmp_path, clock, settings)
+    await broker.start()
+    await broker.create_topics([ORDERS])
+    producer = await broker.producer(ORDERS.name, CheckBook())
+    consumer = await broker.consumer(ORDERS.name, "creator", invisible_s=60)
+    await producer.transact(order("poison"), always(Verdict.COMMIT))
+    (delivery,) = await collect(consumer, 1, 5, done=False)
+    await consumer.settle(delivery, Dead(why="no such schema"))
+    await producer.transact(order("doubt"), always(Verdict.UNKNOWN))
+
+    async def discarded() -> bool:
+        await clock.advance(1)
+        return len(await broker.discarded()) == 1
+
+    await eventually(discarded, 5)
+    await clock.advance(71 * HOUR_S)
+    await broker.retain_once()
+    assert (keys_of(await broker.dead_letters("creator")), keys_of(await broker.discarded())) == (["poison"], ["doubt"])
+    await clock.advance(2 * HOUR_S)
+    await broker.retain_once()
+    assert (await broker.dead_letters("creator"), await broker.discarded()) == ([], [])
+    await broker.close()
+
+
+async def test_two_copies_of_a_message_are_two_dead_letters(broker: EmbeddedTransport, clock: ManualClock) -> None:
+    checks = CheckBook({"twice": Verdict.COMMIT})
+    producer = await broker.producer(ORDERS.name, checks)
+    consumer = await broker.consumer(ORDERS.name, "creator", invisible_s=60)
+
+    async def decide() -> Verdict:
+        await clock.advance(6)
+        (delivery,) = await collect(consumer, 1, 5, done=False)
+        await consumer.settle(delivery, Dead(why="no such schema"))
+        return Verdict.COMMIT
+
+    await producer.transact(order("twice"), decide)
+    (delivery,) = await collect(consumer, 1, 5, done=False)
+    await consumer.settle(delivery, Dead(why="no such schema"))
+    first, second = await broker.dead_letters("creator")
+    assert (first.key, second.key) == ("twice", "twice")
+    await broker.forget_dead_letter("creator", first.message_id)
+    assert await broker.dead_letters("creator") == [second]
 
 
 async def test_the_file_does_not_grow_with_what_was_acknowledged(broker: EmbeddedTransport, tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ def test_every_field_of_a_message_is_read() -> None:
     assert message.physical_id == "0A00000700002A9F0000000000001092"
 
 
+@pytest.mark.parametrize(("properties", "key"), [(b"KEYS\x01k-1 k-2\x02", "k-1"), (b"KEYS\x01\x02", ""), (b"", "")])
+def test_the_first_of_its_keys_is_the_key(properties: bytes, key: str) -> None:
+    assert decode(stored(properties=properties)).key == key
+
+
 def test_hosts_may_be_of_ip_6() -> None:
     message = decode(stored(flags=HOSTS_V6))
     assert message.store_host == "[::1]:10911"

@@ -9,15 +9,13 @@ from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
-from service.adapters.rocketmq.remoting.queues import BrokerQueues
+from service.adapters.rocketmq.remoting.queues import PULL_MAX, BrokerQueues
 from service.domain.errors import BrokerRefused
 from service.ports.messaging import Backlog
 
 HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECKER = "CID_RMQ_SYS_TRANS"
 """The broker's own reader of both: its offset is how far its last scan has come."""
-REAL_TOPIC = "REAL_TOPIC"
-PULL_MAX = 32
 
 
 class BacklogDesk:
@@ -68,7 +66,7 @@ class BacklogDesk:
         if half.end - first > self._settings.half_scan_max:
             return max(0, half.end - first - len(ended))
         halves = await self._pulled(queues, HALF_TOPIC, first)
-        return sum(it.properties.get(REAL_TOPIC) == topic and it.queue_offset not in ended for it in halves)
+        return sum(it.real_topic == topic and it.queue_offset not in ended for it in halves)
 
     async def _pulled(self, queues: BrokerQueues, topic: str, at: int) -> Sequence[StoredMessage]:
         """From there to the end, within `scan_pulls_max`."""

@@ -18,11 +18,9 @@ from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.codes import ResponseCode
 from service.adapters.rocketmq.remoting.messages import StoredMessage
-from service.adapters.rocketmq.remoting.queues import BrokerQueues, Pulled
+from service.adapters.rocketmq.remoting.queues import PULL_MAX, BrokerQueues, Pulled
 from service.domain.errors import BrokerRefused
 
-PULL_MAX = 32
-"""Messages of one pull; the broker hands out no more."""
 QUEUE = 0
 
 

@@ -14,7 +14,7 @@ from service.adapters.rocketmq.remoting.messages import StoredMessage
 from service.domain.errors import BrokerRefused
 from service.ports.messaging import DiscardedHalf
 
-REAL_TOPIC, CHECK_TIMES = "REAL_TOPIC", "TRANSACTION_CHECK_TIMES"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 
 class DiscardedDesk:
@@ -31,7 +31,7 @@ class DiscardedDesk:
             topic=DISCARDED_TOPIC,
             group=settings.full(f"{settings.prefix}-discarded"),
             scan_max=settings.aside_scan_max,
-            is_ours=lambda message: _topic(message).startswith(self._ours),
+            is_ours=lambda message: message.real_topic.startswith(self._ours),
         )
         self._resuming = asyncio.Lock()
 
@@ -53,14 +53,10 @@ class DiscardedDesk:
     def _half(self, message: StoredMessage) -> DiscardedHalf:
         return DiscardedHalf(
             message_id=message.physical_id,
-            topic=self._settings.short(_topic(message)),
+            topic=self._settings.short(message.real_topic),
             key=message.key,
             body=message.body,
             checks=int(message.properties.get(CHECK_TIMES, "0")),
             born_at_ms=message.born_at_ms,
             discarded_at_ms=message.stored_at_ms,
         )
-
-
-def _topic(message: StoredMessage) -> str:
-    return message.properties.get(REAL_TOPIC, "")

@@ -18,7 +18,7 @@ ZLIB = frozenset({0, 3})
 """0 is what releases before 5.0 wrote."""
 COMPRESSIONS = {1: "LZ4", 2: "ZSTD"}
 NAME_END, PROPERTY_END = "\x01", "\x02"
-KEYS, KEY_END = "KEYS", " "
+REAL_TOPIC, KEYS, KEY_END = "REAL_TOPIC", "KEYS", " "
 PHYSICAL_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 """An IPv4 or IPv6 address, a port, an offset."""
 
@@ -48,6 +48,12 @@ class StoredMessage:
     @property
     def physical_id(self) -> str:
         return physical_id(self.store_host, self.offset)
+
+    @property
+    def real_topic(self) -> str:
+        """Where it was sent to, if it lies in a topic of the broker's own for its half messages or timers; else
+        empty."""
+        return self.properties.get(REAL_TOPIC, "")
 
     @property
     def key(self) -> str:

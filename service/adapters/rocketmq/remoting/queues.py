@@ -17,6 +17,8 @@ from service.domain.errors import BrokerUnavailable
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 """The broker's own group for tools: a look leaves no trace in anybody's offsets."""
+PULL_MAX = 32
+"""Messages of one pull: by its own settings a broker hands out no more."""
 SUBSCRIPTION_INSIDE = 4
 """Bit of `sysFlag`: the request brings its subscription. Not set: wait for messages, store an offset."""
 PULL_ANSWERS = frozenset(
