@@ -235,4 +235,41 @@ CREATE TABLE api_keys (
     UNIQUE (hash)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
+CREATE TABLE replays (
+    id VARBINARY(255) NOT NULL,
+    scope MEDIUMTEXT NOT NULL,
+    why MEDIUMTEXT NOT NULL,
+    actor VARCHAR(255) NOT NULL,
+    more BOOL NOT NULL,
+    created_at_ms BIGINT NOT NULL,
+    finished_at_ms BIGINT,
+    PRIMARY KEY (id)
+)ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE replay_items (
+    replay_id VARBINARY(255) NOT NULL,
+    position INTEGER NOT NULL,
+    message_id VARBINARY(255),
+    batch_id VARBINARY(255),
+    sale_id VARBINARY(255),
+    epoch BIGINT,
+    reservation_ids MEDIUMTEXT NOT NULL,
+    outcome VARCHAR(24) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    why MEDIUMTEXT NOT NULL,
+    born_at_ms BIGINT,
+    begun_at_ms BIGINT,
+    ended_at_ms BIGINT,
+    PRIMARY KEY (replay_id, position),
+    FOREIGN KEY(replay_id) REFERENCES replays (id)
+)ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE TABLE replay_claims (
+    message_id VARBINARY(255) NOT NULL,
+    replay_id VARBINARY(255) NOT NULL,
+    claimed_at_ms BIGINT NOT NULL,
+    PRIMARY KEY (message_id)
+)ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
+
+CREATE INDEX replay_claims_by_time ON replay_claims (claimed_at_ms);
+
 INSERT INTO alembic_version (version_num) VALUES ('0001');

@@ -235,4 +235,41 @@ CREATE TABLE api_keys (
     UNIQUE (hash)
 );
 
+CREATE TABLE replays (
+    id VARCHAR(255) NOT NULL,
+    scope TEXT NOT NULL,
+    why TEXT NOT NULL,
+    actor VARCHAR(255) NOT NULL,
+    more BOOLEAN NOT NULL,
+    created_at_ms BIGINT NOT NULL,
+    finished_at_ms BIGINT,
+    PRIMARY KEY (id)
+);
+
+CREATE TABLE replay_items (
+    replay_id VARCHAR(255) NOT NULL,
+    position INTEGER NOT NULL,
+    message_id VARCHAR(255),
+    batch_id VARCHAR(255),
+    sale_id VARCHAR(255),
+    epoch BIGINT,
+    reservation_ids TEXT NOT NULL,
+    outcome VARCHAR(24) NOT NULL,
+    why TEXT NOT NULL,
+    born_at_ms BIGINT,
+    begun_at_ms BIGINT,
+    ended_at_ms BIGINT,
+    PRIMARY KEY (replay_id, position),
+    FOREIGN KEY(replay_id) REFERENCES replays (id)
+);
+
+CREATE TABLE replay_claims (
+    message_id VARCHAR(255) NOT NULL,
+    replay_id VARCHAR(255) NOT NULL,
+    claimed_at_ms BIGINT NOT NULL,
+    PRIMARY KEY (message_id)
+);
+
+CREATE INDEX replay_claims_by_time ON replay_claims (claimed_at_ms);
+
 INSERT INTO alembic_version (version_num) VALUES ('0001') RETURNING version_num;

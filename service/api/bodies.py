@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from service.domain.errors import InvalidRequest
 from service.domain.ids import SALE_ID
 from service.domain.payment import PaymentStatus
+from service.domain.replay import BATCHES_MAX, Source
 from service.domain.sale import OnRedisLoss
 
 QUANTITY_MAX = 10_000
@@ -20,6 +21,7 @@ PRICE_MAX = 100_000_000_000
 AMOUNT_MAX = PRICE_MAX * QUANTITY_MAX
 BUYER_BYTES_MAX = 128
 WINDOW_MAX_S = 86_400
+AGE_MAX_S = 366 * 86_400
 
 Quantity = Annotated[int, Meta(ge=1, le=QUANTITY_MAX)]
 BuyerText = Annotated[str, Meta(min_length=1, max_length=BUYER_BYTES_MAX, description="Printable, 128 bytes at most.")]
@@ -34,6 +36,9 @@ Price = Annotated[int, Meta(ge=0, le=PRICE_MAX, description="Minor units of the 
 Sku = Annotated[str, Meta(min_length=1, max_length=64)]
 Window = Annotated[int, Meta(ge=1, le=WINDOW_MAX_S, description="Seconds.")]
 Why = Annotated[str, Meta(min_length=1, max_length=200)]
+IdText = Annotated[str, Meta(min_length=1, max_length=96)]
+Ids = Annotated[tuple[IdText, ...], Meta(max_length=BATCHES_MAX)]
+"""No more than a replay has items."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -139,6 +144,37 @@ class StockBody(Body, frozen=True, kw_only=True):
         check_printable("adjustment_id", self.adjustment_id, 64)
         if self.delta == 0:
             raise InvalidRequest("delta", "0 changes nothing")
+
+
+class ReplayScopeBody(Body, frozen=True, kw_only=True):
+    """Nothing named: everything of the source."""
+
+    source: Source
+    sale: SaleText | None = None
+    reservation_ids: Ids = ()
+    batch_ids: Ids = ()
+    older_than_s: Annotated[int, Meta(ge=0, le=AGE_MAX_S, description="Seconds.")] = 0
+
+    def __post_init__(self) -> None:
+        if self.sale is not None and not SALE_ID.fullmatch(self.sale):
+            raise InvalidRequest("scope.sale", "is no sale id")
+        for name, ids in (("reservation_ids", self.reservation_ids), ("batch_ids", self.batch_ids)):
+            for id_ in ids:
+                check_printable(f"scope.{name}", id_, 96)
+
+
+class ReplayBody(Body, frozen=True, kw_only=True):
+    """`why` is required to act: it goes into the audit."""
+
+    scope: ReplayScopeBody
+    dry_run: bool = True
+    why: Why | None = None
+
+    def __post_init__(self) -> None:
+        if not self.dry_run and not (self.why or "").strip():
+            raise InvalidRequest("why", "say why: it goes into the audit")
+        if self.why is not None:
+            check_printable("why", self.why, 4 * 200)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -104,6 +104,7 @@ def _tables(route: Route) -> list[dict[int, tuple[str, ...]]]:
     tables += [] if route.may & OPEN else [_BY_CALLER]
     tables += [_BY_SIGNATURE] if May.SIGNED in route.may else []
     tables += [_BY_BODY] if route.has_body else []
+    tables += [{422: ("invalid_request",)}] if route.queries else []
     return tables
 
 
@@ -136,6 +137,8 @@ def _parameters(route: Route) -> list[Json]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PARAMETER.findall(route.path)
     ]
+    for name, meaning in route.queries.items():
+        found.append({"name": name, "in": "query", "schema": {"type": "string"}, "description": meaning})
     if route.observe is not None:
         schema = {"type": "string", "minLength": 1, "maxLength": 255}
         found.append({"name": "Idempotency-Key", "in": "header", "required": False, "schema": schema})

@@ -75,6 +75,7 @@ WORDS: dict[str, Words] = {
     "reservation_not_found": Words(
         "There is no such reservation", "Check the id. It holds nothing; a buyer sees own reservations only."
     ),
+    "replay_not_found": Words("There is no such replay", "Check its id. A dry run has none: it is not stored."),
     "method_not_allowed": Words("The path does not know this method", "Use one that Allow names."),
     "sold_out": Words(
         "Sold out",

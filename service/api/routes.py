@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from service.api import admin, ops, payments, storefront
+from service.api import admin, ops, payments, replays, storefront
 from service.api.auth import May
 from service.api.bodies import (
     CancelBody,
@@ -12,6 +12,7 @@ from service.api.bodies import (
     OpenBody,
     PaymentBody,
     RefundBody,
+    ReplayBody,
     ReserveBody,
     SaleBody,
     SalePatch,
@@ -19,6 +20,7 @@ from service.api.bodies import (
 )
 from service.api.http import Answer, Call, json_answer
 from service.api.openapi import document
+from service.api.replay_views import DeadLettersView, InDoubtView, ReplayView
 from service.api.routing import Route, route
 from service.api.views import (
     AdminSaleView,
@@ -65,6 +67,9 @@ STATUS = {409: (*(f"sale_is_{status.value}" for status in SaleStatus), "sale_cha
 NOT_OPENED = {409: (*STATUS[409], "sale_not_warm")}
 SETTLED = {409: ("sale_is_settled",)}
 TOO_LOW = {409: ("stock_too_low", *SETTLED[409]), **UNKNOWN}
+REPLAYED = {200: ReplayView, 201: ReplayView}
+NO_SALE = {404: ("sale_not_found",), **UNKNOWN}
+OF_SALE = {"sale": "Only this sale's."}
 NOT_READY = {503: ("not_ready",)}
 
 
@@ -100,6 +105,11 @@ ROUTES: tuple[Route, ...] = (
     route("POST /admin/v1/sales/{sale}/settle", admin.settle_sale, NoBody, OPERATORS, SALE, STATUS),
     route("POST /admin/v1/sales/{sale}/stock", admin.adjust_stock, StockBody, OPERATORS, SALE, TOO_LOW),
     route("GET /admin/v1/sales/{sale}/ledger", admin.read_ledger, NoBody, VIEWERS, {200: LedgerView}),
+    route("GET /admin/v1/in-doubt", replays.list_in_doubt, NoBody, VIEWERS, {200: InDoubtView}, NO_SALE,
+          queries=OF_SALE),
+    route("POST /admin/v1/replays", replays.replay, ReplayBody, OPERATORS, REPLAYED, NO_SALE),
+    route("GET /admin/v1/replays/{replay}", replays.read_replay, NoBody, VIEWERS, {200: ReplayView}, UNKNOWN),
+    route("GET /admin/v1/dead-letters", replays.list_dead_letters, NoBody, VIEWERS, {200: DeadLettersView}),
     route("GET /healthz", ops.healthz, NoBody, ANYONE, {200: HealthView}),
     route("GET /readyz", ops.readyz, NoBody, ANYONE, {200: ReadyView}, NOT_READY),
     route("GET /metrics", ops.metrics, NoBody, ANYONE, {200: None}),

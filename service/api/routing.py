@@ -40,13 +40,15 @@ class Route:
     answers: Mapping[int, type[View] | None]
     refusals: Mapping[int, tuple[str, ...]]
     observe: Observe | None
+    queries: Mapping[str, str]
+    """What may stand behind the `?`: each name with its meaning."""
 
     @property
     def has_body(self) -> bool:
         return self.method not in READS
 
 
-def route(  # noqa: PLR0917 - a row of the table
+def route(  # noqa: PLR0913, PLR0917 - a row of the table
     call: str,
     handler: Callable[[Call, B], Awaitable[Answer]],
     body: type[B],
@@ -55,6 +57,7 @@ def route(  # noqa: PLR0917 - a row of the table
     refusals: Mapping[int, tuple[str, ...]] | None = None,
     *,
     observe: Observe | None = None,
+    queries: Mapping[str, str] | None = None,
 ) -> Route:
     """A route whose handler takes the body that is decoded for it. `call` is `METHOD /path`.
 
@@ -72,6 +75,7 @@ def route(  # noqa: PLR0917 - a row of the table
         answers=answers,
         refusals=refusals or {},
         observe=observe,
+        queries=queries or {},
     )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from service.core.broker_look import BrokerNumbers, DeadLetters
 from service.core.keys import Principal
 from service.core.reserve import ReserveAnswer, ReserveRequest
 from service.core.sales import PublicSale
 from service.domain.ids import ReservationId, SaleId
 from service.domain.ledger import Ledger
 from service.domain.payment import Payment, PaymentOutcome
+from service.domain.replay import Replay, ReplayId, Scope
 from service.domain.reservation import Reason, Reservation
 from service.domain.sale import Sale, SaleRules
 from service.ports.clock import Clock
@@ -64,6 +66,20 @@ class ReadingLedgers(Protocol):
     async def ledger(self, sale_id: SaleId, /) -> Ledger: ...
 
 
+class Replaying(Protocol):
+    async def look(self, scope: Scope, /, *, actor: str) -> Replay: ...
+
+    async def act(self, scope: Scope, /, *, why: str, actor: str) -> Replay: ...
+
+    async def get(self, replay_id: ReplayId, /) -> Replay: ...
+
+
+class LookingAtTheBroker(Protocol):
+    async def numbers(self) -> BrokerNumbers: ...
+
+    async def dead_letters(self) -> DeadLetters: ...
+
+
 class BeingReady(Protocol):
     async def missing(self) -> Sequence[str]: ...
 
@@ -82,6 +98,8 @@ class ApiServices:
     payments: ReceivingPayments
     sales: ManagingSales
     ledgers: ReadingLedgers
+    replays: Replaying
+    broker: LookingAtTheBroker
     readiness: BeingReady
     keys: KnowingKeys
     clock: Clock

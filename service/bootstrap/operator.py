@@ -13,6 +13,7 @@ from service.bootstrap.adapters import open_adapters, open_database, open_transp
 from service.bootstrap.use_cases import UseCases
 from service.core.keys import KeyService, Role
 from service.core.ledger import LedgerService
+from service.core.replay import ReplayService
 from service.core.reservations import ReservationReader
 from service.core.sales import SaleService
 from service.core.topics import Topics
@@ -27,6 +28,7 @@ class OperatorServices:
     ledgers: LedgerService
     keys: KeyService
     reservations: ReservationReader
+    replays: ReplayService
 
 
 @asynccontextmanager
@@ -35,7 +37,13 @@ async def operator(settings: Settings) -> AsyncIterator[OperatorServices]:
     async with open_adapters(settings, start_redis=False) as adapters:
         cases = UseCases(settings, adapters)
         await cases.refresh()
-        yield OperatorServices(sales=cases.sales, ledgers=cases.ledgers, keys=cases.keys, reservations=cases.reader)
+        yield OperatorServices(
+            sales=cases.sales,
+            ledgers=cases.ledgers,
+            keys=cases.keys,
+            reservations=cases.reader,
+            replays=cases.replays,
+        )
 
 
 async def migrate(settings: Settings) -> str:

@@ -9,11 +9,13 @@ import socket
 from consumers.keeper import KeeperLoop
 from service.api.services import ApiServices
 from service.bootstrap.adapters import Adapters
+from service.bootstrap.replays import replay_service
 from service.core.adjusting import FINISH_A_TURN, Adjusting
 from service.core.after_commit import AfterCommit
 from service.core.attempt import AttemptTools
 from service.core.authority import AuthorityRoad
 from service.core.batching import BatchLimits
+from service.core.broker_look import BrokerLook
 from service.core.check_back import CheckBacks
 from service.core.claims import ClaimsFinder
 from service.core.direct import DirectSelling
@@ -99,6 +101,14 @@ class UseCases:
             after_commit=AfterCommit(directory=self.directory, stock=stock, orders=orders, timeouts=self.timeouts),
             clock=clock,
         )
+        self.replays = replay_service(
+            adapters,
+            self.directory,
+            self.intake,
+            group=self.topics.order.group or "",
+            margin_ms=self.reader.margin_ms,
+        )
+        self.broker = BrokerLook(adapters.transport, self.topics)
         self.reserve = self._reserve(settings)
 
     def _reserve(self, settings: Settings) -> ReserveService:
@@ -127,6 +137,8 @@ class UseCases:
             payments=self.payments,
             sales=self.sales,
             ledgers=self.ledgers,
+            replays=self.replays,
+            broker=self.broker,
             readiness=self.readiness,
             keys=self.keys,
             clock=self.adapters.clock,

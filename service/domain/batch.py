@@ -83,12 +83,16 @@ def _problem(batch: BatchMessage) -> str | None:
     ids = [candidate.reservation_id for candidate in batch.candidates]
     checks = (
         (SALE_ID.fullmatch(batch.sale_id) is not None, "the sale id"),
-        (0 < len(batch.batch_id) <= BATCH_ID_MAX and _WORD(batch.batch_id) is not None, "the batch id"),
+        (is_batch_id(batch.batch_id), "the batch id"),
         (1 <= len(ids) <= BATCH_MAX, f"{len(ids)} candidates"),
         (len(set(ids)) == len(ids), "a candidate twice"),
         (all(_is_of(batch.sale_id, id_) for id_ in ids), "a candidate of another sale"),
     )
     return next((problem for holds, problem in checks if not holds), None)
+
+
+def is_batch_id(text: str) -> bool:
+    return 0 < len(text) <= BATCH_ID_MAX and _WORD(text) is not None
 
 
 def _is_of(sale_id: SaleId, id_: ReservationId) -> bool:

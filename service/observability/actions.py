@@ -49,6 +49,10 @@ class Action(StrEnum):
         "discarded_stays",
         "A discarded half message cannot be decided now.",
     )
+    REPLAYED = (
+        "replayed",
+        "A replay acted on one item: who, its ids, what became of it. With `error`: SQL went away, and it ended there.",
+    )
     WRITE_OFF = "write_off", "Redis had granted units that SQL does not have: they are written off. Look at the ledger."
     ORDER_ENDED = "order_ended", "An order was cancelled, or a reservation ended before its order."
     RELEASED = "released", "Units owed to Redis were given back or written off."

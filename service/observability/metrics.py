@@ -31,6 +31,10 @@ UNREADABLE_BATCHES = Counter(
 DISCARDED = Gauge("dropgate_discarded_halves", "Half messages whose checks are used up. Alarm above 0")
 DISCARDED_ENDED = Counter("dropgate_discarded_ended_total", "Discarded half messages that the keeper brought to an end")
 DEAD = Counter("dropgate_dead_letters_total", "Messages our code sent to the dead letters. Alarm", ["group"])
+REPLAYS = Counter("dropgate_replays_total", "Replays that acted, by source; a dry run is none", ["source"])
+REPLAY_ITEMS = Counter(
+    "dropgate_replay_items_total", "Items that a replay acted on, by what became of them", ["source", "outcome"]
+)
 MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer group, by outcome", ["group", "outcome"])
 ENDED = Counter("dropgate_ended_total", "Reservations ended, by reason", ["sale", "reason"])
 PAYMENTS = Counter("dropgate_payments_total", "Stored payments by what became of them", ["outcome"])

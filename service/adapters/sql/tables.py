@@ -273,3 +273,42 @@ api_keys = _table(
     _word("role"),
     _time("created_at_ms"),
 )
+
+# Who replayed what, and what became of it: like the audit, it stays.
+replays = _table(
+    "replays",
+    Column("id", Bytewise(NAME_BYTES), primary_key=True),
+    Column("scope", json_text(), nullable=False),
+    Column("why", json_text(), nullable=False),
+    Column("actor", String(NAME_BYTES), nullable=False),
+    _flag("more"),
+    _time("created_at_ms"),
+    _time("finished_at_ms", nullable=True),
+)
+
+replay_items = _table(
+    "replay_items",
+    Column("replay_id", Bytewise(NAME_BYTES), ForeignKey("replays.id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("message_id", Bytewise(NAME_BYTES), nullable=True),
+    Column("batch_id", Bytewise(NAME_BYTES), nullable=True),
+    # not a foreign key: a message may name a sale that this database has not
+    Column("sale_id", Bytewise(NAME_BYTES), nullable=True),
+    Column("epoch", BigInteger, nullable=True),
+    Column("reservation_ids", json_text(), nullable=False),
+    _word("outcome"),
+    Column("why", json_text(), nullable=False),
+    _time("born_at_ms", nullable=True),
+    _time("begun_at_ms", nullable=True),
+    _time("ended_at_ms", nullable=True),
+)
+
+# A discarded half message that one replay takes for itself, for ten minutes.
+replay_claims = _table(
+    "replay_claims",
+    Column("message_id", Bytewise(NAME_BYTES), primary_key=True),
+    Column("replay_id", Bytewise(NAME_BYTES), nullable=False),
+    _time("claimed_at_ms"),
+    # who claims another one takes away what is past
+    Index("replay_claims_by_time", "claimed_at_ms"),
+)

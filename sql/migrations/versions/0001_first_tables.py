@@ -283,6 +283,50 @@ def api_keys() -> None:
     )
 
 
+def replays() -> None:
+    op.create_table(
+        "replays",
+        sa.Column("id", bytewise(255), primary_key=True),
+        sa.Column("scope", json_text(), nullable=False),
+        sa.Column("why", json_text(), nullable=False),
+        sa.Column("actor", sa.String(255), nullable=False),
+        sa.Column("more", sa.Boolean(), nullable=False),
+        sa.Column("created_at_ms", sa.BigInteger(), nullable=False),
+        sa.Column("finished_at_ms", sa.BigInteger(), nullable=True),
+        **INNODB,
+    )
+
+
+def replay_items() -> None:
+    op.create_table(
+        "replay_items",
+        sa.Column("replay_id", bytewise(255), sa.ForeignKey("replays.id"), primary_key=True),
+        sa.Column("position", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("message_id", bytewise(255), nullable=True),
+        sa.Column("batch_id", bytewise(255), nullable=True),
+        sa.Column("sale_id", bytewise(255), nullable=True),
+        sa.Column("epoch", sa.BigInteger(), nullable=True),
+        sa.Column("reservation_ids", json_text(), nullable=False),
+        sa.Column("outcome", word(), nullable=False),
+        sa.Column("why", json_text(), nullable=False),
+        sa.Column("born_at_ms", sa.BigInteger(), nullable=True),
+        sa.Column("begun_at_ms", sa.BigInteger(), nullable=True),
+        sa.Column("ended_at_ms", sa.BigInteger(), nullable=True),
+        **INNODB,
+    )
+
+
+def replay_claims() -> None:
+    op.create_table(
+        "replay_claims",
+        sa.Column("message_id", bytewise(255), primary_key=True),
+        sa.Column("replay_id", bytewise(255), nullable=False),
+        sa.Column("claimed_at_ms", sa.BigInteger(), nullable=False),
+        **INNODB,
+    )
+    op.create_index("replay_claims_by_time", "replay_claims", ["claimed_at_ms"])
+
+
 TABLES = (
     sales,
     sale_epochs,
@@ -299,6 +343,9 @@ TABLES = (
     leases,
     owed_effects,
     api_keys,
+    replays,
+    replay_items,
+    replay_claims,
 )
 
 

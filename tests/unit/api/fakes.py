@@ -11,15 +11,18 @@ import jwt
 
 from service.api.app import create_app
 from service.api.services import ApiServices
+from service.core.broker_look import BrokerNumbers, DeadLetters
 from service.core.keys import Principal, Role
 from service.core.reserve import ReserveAnswer, ReserveRequest
 from service.core.sales import PublicSale, StockLevel
-from service.domain.ids import BuyerId, ReservationId, SaleId, reservation_id
+from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, reservation_id
 from service.domain.ledger import Ledger, SqlTerms
 from service.domain.payment import Payment, PaymentOutcome
+from service.domain.replay import Absence, Item, Now, Outcome, Replay, ReplayId, Scope, Source
 from service.domain.reservation import Reason, Reservation, Status
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus
 from service.domain.stock import SlotCount
+from service.ports.messaging import DeadLetter
 
 NOW_MS = 1_769_860_800_123
 SALE = SaleId("drop-1")
@@ -205,6 +208,78 @@ class FakeLedgers(Fake):
         return a_ledger()
 
 
+REPLAY = ReplayId("rp-0123456789abcdef0123")
+
+
+def a_replay(scope: Scope, id_: ReplayId | None = None, **changes: object) -> Replay:
+    """One item: a batch of Anna, who has her order, and of Ben, who holds nothing."""
+    item = Item(
+        outcome=Outcome.PLANNED if id_ is None else Outcome.ORDERED,
+        why="A reason.",
+        batch_id=BatchId("batch-1"),
+        sale_id=SALE,
+        epoch=3,
+        born_at_ms=NOW_MS - 61_500,
+        reservations=(
+            Now(reservation_id=ANNAS, standing=Status.AWAITING_PAYMENT),
+            Now(reservation_id=reservation_id(SALE, BEN, "k1"), standing=Absence.NOTHING),
+        ),
+    )
+    facts: dict[str, object] = {
+        "id": id_,
+        "scope": scope,
+        "why": None if id_ is None else "the API was down",
+        "actor": "operator-1",
+        "created_at_ms": NOW_MS,
+        "more": False,
+        "items": (item,),
+        "finished_at_ms": None if id_ is None else NOW_MS + 1_000,
+    }
+    return Replay(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeReplays(Fake):
+    async def look(self, scope: Scope, /, *, actor: str) -> Replay:
+        self.note("look", scope, actor)
+        return a_replay(scope)
+
+    async def act(self, scope: Scope, /, *, why: str, actor: str) -> Replay:
+        self.note("act", scope, why, actor)
+        return a_replay(scope, REPLAY)
+
+    async def get(self, replay_id: ReplayId, /) -> Replay:
+        self.note("get", replay_id)
+        return a_replay(Scope(source=Source.IN_DOUBT), replay_id)
+
+
+@dataclass
+class FakeBroker(Fake):
+    lists: DeadLetters = field(default_factory=lambda: DeadLetters(letters=(a_dead_letter(),), more=False))
+
+    async def numbers(self) -> BrokerNumbers:
+        self.note("numbers")
+        return BrokerNumbers(halves=7, discarded=None)
+
+    async def dead_letters(self) -> DeadLetters:
+        self.note("dead_letters")
+        return self.lists
+
+
+def a_dead_letter() -> DeadLetter:
+    return DeadLetter(
+        group="dropgate-order-creator",
+        topic="dropgate-order",
+        message_id="m-1",
+        key="batch-1",
+        body=b"not a batch of anna's",
+        attempts=3,
+        why="it cannot be read",
+        born_at_ms=NOW_MS - 1_000,
+        dead_at_ms=NOW_MS,
+    )
+
+
 @dataclass
 class FakeReadiness(Fake):
     lacks: tuple[str, ...] = ()
@@ -232,6 +307,8 @@ class World:
     payments: FakePayments = field(default_factory=FakePayments)
     sales: FakeSales = field(default_factory=FakeSales)
     ledgers: FakeLedgers = field(default_factory=FakeLedgers)
+    replays: FakeReplays = field(default_factory=FakeReplays)
+    broker: FakeBroker = field(default_factory=FakeBroker)
     readiness: FakeReadiness = field(default_factory=FakeReadiness)
     clock: FakeClock = field(default_factory=FakeClock)
     payment_secrets: tuple[bytes, ...] = PAYMENT_SECRETS
@@ -247,6 +324,8 @@ class World:
             payments=self.payments,
             sales=self.sales,
             ledgers=self.ledgers,
+            replays=self.replays,
+            broker=self.broker,
             readiness=self.readiness,
             keys=FakeKeys(),
             clock=self.clock,
@@ -264,13 +343,24 @@ class World:
 
     def asked(self) -> list[tuple[object, ...]]:
         """Every call that reached a use case."""
-        fakes = (self.reserve, self.reservations, self.endings, self.payments, self.sales, self.ledgers, self.readiness)
-        return [call for fake in fakes for call in fake.calls]
+        return [call for fake in (*self._failing(), self.readiness) for call in fake.calls]
 
     def fail(self, error: Exception | None) -> None:
         """Every use case raises this from now on."""
-        for fake in (self.reserve, self.reservations, self.endings, self.payments, self.sales, self.ledgers):
+        for fake in self._failing():
             fake.error = error
+
+    def _failing(self) -> tuple[Fake, ...]:
+        return (
+            self.reserve,
+            self.reservations,
+            self.endings,
+            self.payments,
+            self.sales,
+            self.ledgers,
+            self.replays,
+            self.broker,
+        )
 
 
 def key(role: str) -> dict[str, str]:

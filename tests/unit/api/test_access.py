@@ -9,7 +9,7 @@ from service.api.auth import May
 from service.api.routes import ROUTES
 from service.core.keys import Role
 from service.domain.ids import BuyerId, ReservationId, buyer_tag, reservation_id
-from tests.unit.api.fakes import ANNA, ANNAS, BEN, JWT_SECRET, SALE, World, a_reservation, key, token
+from tests.unit.api.fakes import ANNA, ANNAS, BEN, JWT_SECRET, REPLAY, SALE, World, a_reservation, key, token
 
 SALE_BODY = {"id": SALE, "sku": "S", "stock": 1, "price": 1, "currency": "EUR", "limit_per_buyer": 1}
 BODIES: dict[str, object] = {
@@ -18,6 +18,7 @@ BODIES: dict[str, object] = {
     "POST /admin/v1/sales": SALE_BODY,
     "PATCH /admin/v1/sales/{sale}": {"price": 2},
     "POST /admin/v1/sales/{sale}/stock": {"adjustment_id": "a1", "delta": 5},
+    "POST /admin/v1/replays": {"scope": {"source": "in_doubt"}, "dry_run": False, "why": "the API was down"},
 }
 STOREFRONT, PAYMENTS, PARTICIPANT, VIEWER, OPERATOR, BUYER = (
     "storefront",
@@ -43,6 +44,10 @@ TABLE: dict[str, set[str]] = {
     "POST /admin/v1/sales/{sale}/settle": {OPERATOR},
     "POST /admin/v1/sales/{sale}/stock": {OPERATOR},
     "GET /admin/v1/sales/{sale}/ledger": {VIEWER, OPERATOR},
+    "GET /admin/v1/in-doubt": {VIEWER, OPERATOR},
+    "POST /admin/v1/replays": {OPERATOR},
+    "GET /admin/v1/replays/{replay}": {VIEWER, OPERATOR},
+    "GET /admin/v1/dead-letters": {VIEWER, OPERATOR},
 }
 """Written a second time, on purpose: a change of service/api/routes.py alone fails here."""
 UNGUARDED = {
@@ -57,7 +62,7 @@ UNGUARDED = {
 
 async def call(client: httpx.AsyncClient, route: str, headers: dict[str, str]) -> httpx.Response:
     method, _, path = route.partition(" ")
-    path = path.format(sale=SALE, reservation=ANNAS)
+    path = path.format(sale=SALE, reservation=ANNAS, replay=REPLAY)
     return await client.request(method, path, json=BODIES.get(route), headers=headers)
 
 

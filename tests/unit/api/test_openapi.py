@@ -69,6 +69,9 @@ DESIGN = {
     "POST /v1/reservations/{reservation}/cancel": {"already_paid", "already_final"},
     "POST /v1/reservations/{reservation}/payment-started": {"not_payable"},
     "POST /v1/reservations/{reservation}/refund": {"not_payable", "already_final"},
+    "GET /admin/v1/in-doubt": {"sale_not_found", "invalid_request"},
+    "POST /admin/v1/replays": {"sale_not_found", "invalid_request"},
+    "GET /admin/v1/replays/{replay}": {"replay_not_found"},
 }  # fmt: skip
 
 

@@ -1,0 +1,41 @@
+"""The wiring of check-back replay."""
+
+from __future__ import annotations
+
+from service.adapters.sql.replays import SqlReplayStore
+from service.bootstrap.adapters import Adapters
+from service.core.directory import SaleDirectory
+from service.core.in_doubt import InDoubtFinder
+from service.core.named import NamedIds
+from service.core.order_intake import OrderIntake
+from service.core.replay import ReplayService
+from service.core.replay_acts import ReplayActs
+from service.core.standings import Standings
+from service.core.stranded import StrandedFinder
+from service.domain.replay import Source
+
+
+def replay_service(
+    adapters: Adapters, directory: SaleDirectory, intake: OrderIntake, *, group: str, margin_ms: int
+) -> ReplayService:
+    """`group` is the order consumers'; `margin_ms` as of a 404."""
+    clock, orders, transport = adapters.clock, adapters.orders, adapters.transport
+    store = SqlReplayStore(adapters.database)
+    standings = Standings(orders, adapters.stock, clock, margin_ms=margin_ms)
+    named = NamedIds(directory, orders, standings)
+    stranded = StrandedFinder(
+        directory=directory,
+        transport=transport,
+        group=group,
+        replays=store,
+        standings=standings,
+        named=named,
+        clock=clock,
+    )
+    in_doubt = InDoubtFinder(directory, adapters.stock, standings, named, clock)
+    return ReplayService(
+        finders={Source.IN_DOUBT: in_doubt, Source.DISCARDED: stranded, Source.DEAD_LETTER: stranded},
+        acts=ReplayActs(intake=intake, transport=transport, group=group, directory=directory, standings=standings),
+        store=store,
+        clock=clock,
+    )
