@@ -13,10 +13,13 @@ from sqlalchemy.exc import ArgumentError
 
 from service.adapters.embedded.settings import EmbeddedSettings
 from service.adapters.embedded.transport import FILE_NAME, EmbeddedTransport
+from service.adapters.redis import tls as redis_tls
 from service.adapters.redis.client import RedisClient, RedisOptions
 from service.adapters.redis.server import EmbeddedRedis, url_of
 from service.adapters.redis.stock import RedisStock
+from service.adapters.redis.url import UrlRefused
 from service.adapters.sql.database import Database, DatabaseOptions
+from service.adapters.sql.mysql_tls import TlsFiles, context_of
 from service.adapters.sql.order_store import SqlOrderStore
 from service.adapters.sql.retention import SqlRetention
 from service.adapters.sql.sale_store import SqlSaleStore
@@ -92,11 +95,6 @@ def open_database(settings: Settings) -> Database:
 
 
 def _database_tls(settings: Settings) -> ssl.SSLContext:
-    """Its driver is an extra: imported only here."""
-    try:
-        from service.adapters.sql.mysql_tls import TlsFiles, context_of
-    except ImportError:
-        raise SettingRefused("database_tls", "needs the driver: pip install 'dropgate[mysql]'") from None
     files = TlsFiles(
         ca=settings.database_tls_ca,
         cert=settings.database_tls_cert,
@@ -129,15 +127,32 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def _redis_client(url: str, settings: Settings) -> RedisClient:
+    password = settings.redis_sentinel_password
     options = RedisOptions(
         timeout_s=settings.redis_timeout_s,
         connect_timeout_s=settings.redis_connect_timeout_s,
         pool_max=settings.redis_pool_max,
+        tls=_redis_tls(settings) if url.lower().startswith("rediss") else None,
+        sentinel_username=settings.redis_sentinel_username,
+        sentinel_password=None if password is None else password.get_secret_value(),
     )
     try:
         return RedisClient(url, options)
-    except ValueError as error:
+    except UrlRefused as error:
         raise SettingRefused("redis_url", str(error)) from None
+
+
+def _redis_tls(settings: Settings) -> ssl.SSLContext:
+    files = redis_tls.TlsFiles(
+        ca=settings.redis_tls_ca,
+        cert=settings.redis_tls_cert,
+        key=settings.redis_tls_key,
+        verify=settings.redis_tls_verify,
+    )
+    try:
+        return redis_tls.context_of(files)
+    except OSError as error:
+        raise SettingRefused("redis_tls_ca", f"a certificate or key cannot be used: {error}") from None
 
 
 def open_transport(settings: Settings, clock: Clock) -> Transport:

@@ -61,6 +61,7 @@ LOOP_ITEM_FAILURES = Counter(
     "Sales or rows that failed in a background loop while the others went on. Alarm if it grows for minutes",
     ["loop"],
 )
+REDIS_CALLS = Gauge("dropgate_redis_calls", "Calls to Redis of this process: under way, or waiting for a connection")
 SALES = Gauge("dropgate_sales", "Sales that are not settled, as this process sees them. Alarm above 1000")
 UNLINKS_OWED = Gauge("dropgate_unlinks_owed", "Ended epochs whose keys in Redis are due to be unlinked, 100 or more")
 EVENTS_SENT = Counter("dropgate_events_sent_total", "Outbox events given to the broker")
@@ -68,3 +69,9 @@ OUTBOX_AGE_SECONDS = Gauge("dropgate_outbox_age_seconds", "Age of the oldest uns
 IN_DOUBT_AGE_SECONDS = Gauge(
     "dropgate_in_doubt_age_seconds", "Age of the oldest decided batch without orders", ["sale"]
 )
+SQL_RETRIES = Counter(
+    "dropgate_sql_retries_total",
+    "Transactions rolled back and run again, by why: deadlock, lock_wait, changed, busy (SQLite), duplicate",
+    ["why"],
+)
+SQL_IN_USE = Gauge("dropgate_sql_connections_in_use", "Connections to SQL in use, by lane: work, read, view", ["lane"])

@@ -18,16 +18,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 
-from sqlalchemy import URL, Connection, event, make_url
+from sqlalchemy import URL, Connection, QueuePool, event, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from service.adapters.sql.turns import SaleTurns
 from service.adapters.sql.types import MYSQL_NAMES
+from service.observability import metrics
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "mysql": "mysql+aiomysql", "mariadb": "mysql+aiomysql"}
 
@@ -37,6 +39,8 @@ SQLITE_BUSY_MS = 1_000
 MYSQL_IDLE_S = 30
 MYSQL_RECYCLE_S = MYSQL_IDLE_S - 5
 """A pooled connection is replaced before the server would close it."""
+GIVE_BACK_S = 1.0
+"""A ROLLBACK of ours undoes a few rows. Callers come back this much after their deadline at the latest."""
 MYSQL_LOCK_WAIT_S = 3
 """The server's default of 50 s would outlast every deadline of ours."""
 MYSQL_SESSION = (
@@ -88,26 +92,38 @@ class Database:
         }
         make = _sqlite if self.is_sqlite else _mysql
         self.engines = {lane: make(self.url, self.options, size) for lane, size in sizes.items()}
+        for lane in Lane:
+            metrics.SQL_IN_USE.labels(lane.name.lower()).set_function(partial(self.in_use, lane))
         self.turns = SaleTurns()
         self._writer = asyncio.Lock() if self.is_sqlite else None
 
     @asynccontextmanager
     async def reading(self, *, one_snapshot: bool = False, lane: Lane = Lane.READ) -> AsyncIterator[AsyncConnection]:
         """A connection in a transaction that only reads: each statement sees the newest, or all of them one instant."""
-        options = {"isolation_level": "REPEATABLE READ"} if one_snapshot and not self.is_sqlite else {}
-        async with self.engines[lane].connect() as connection:
-            await connection.execution_options(**options)
+        async with self._connected(lane, one_snapshot=one_snapshot, writes=False) as connection:
             yield connection
 
     @asynccontextmanager
     async def writing(self, *, one_snapshot: bool = False, lane: Lane = Lane.WORK) -> AsyncIterator[AsyncConnection]:
         """A connection whose transaction may write. The caller commits; leaving without it rolls back."""
-        options: dict[str, object] = {WRITES: True}
+        async with self._connected(lane, one_snapshot=one_snapshot, writes=True) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _connected(self, lane: Lane, *, one_snapshot: bool, writes: bool) -> AsyncIterator[AsyncConnection]:
+        options: dict[str, object] = {WRITES: writes}
         if one_snapshot and not self.is_sqlite:
             options["isolation_level"] = "REPEATABLE READ"
-        async with self.engines[lane].connect() as connection:
-            await connection.execution_options(**options)
-            yield connection
+        connection = await self.engines[lane].connect()
+        try:
+            yield await connection.execution_options(**options)
+        finally:
+            await _give_back(connection)
+
+    def in_use(self, lane: Lane) -> int:
+        """Connections that somebody has now."""
+        pool = self.engines[lane].pool
+        return pool.checkedout() if isinstance(pool, QueuePool) else 0
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -121,6 +137,17 @@ class Database:
     async def close(self) -> None:
         async with asyncio.timeout(self.options.timeout_s):
             await asyncio.gather(*[engine.dispose() for engine in self.engines.values()])
+
+
+async def _give_back(connection: AsyncConnection) -> None:
+    """Roll back what is open, and return the connection to its pool; one that does not answer is thrown away instead.
+
+    SQLAlchemy's own context manager waits for the ROLLBACK whatever happens, cancelled or not: through a dead network
+    that kept the caller past its deadline, and the pool's place for as long as TCP tries.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GIVE_BACK_S):
+            await connection.close()
 
 
 def with_driver(url: str) -> URL:
@@ -170,15 +197,17 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _mysql(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
-    connect_args: dict[str, object] = {
+    try:
+        from service.adapters.sql.mysql_connection import connect  # noqa: PLC0415 - the driver is an extra
+    except ImportError:
+        raise ValueError("MySQL and MariaDB need their driver: pip install 'dropgate[mysql]'") from None
+    connect_args = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout_s,
         "init_command": MYSQL_SESSION,
+        "ssl": options.tls,
+        "async_creator_fn": connect,
     }
-    if options.tls is not None:
-        from service.adapters.sql.mysql_tls import connect  # noqa: PLC0415 - the driver is an extra
-
-        connect_args |= {"ssl": options.tls, "async_creator_fn": connect}
     return create_async_engine(
         url,
         isolation_level="READ COMMITTED",

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.sql.database import Database, Lane
 from service.domain.errors import InvariantBroken, Permanent, RowRefused, StoreUnavailable
 from service.domain.ids import SaleId
+from service.observability import metrics
 
 ATTEMPTS = 12
 """With the pauses below this outlasts any deadline; it only stops a loop that fails at once each time."""
@@ -21,15 +22,17 @@ PAUSE_S = 0.010
 PAUSE_MAX_S = 0.500
 """A sale's transactions take milliseconds: the first pause is one of them, the last one a busy second's share."""
 
-MYSQL_CONTENTION = frozenset({1020, 1205, 1213, 3572})
-"""Record changed since it was read, lock wait time-out, deadlock, lock not available."""
+MYSQL_CONTENTION = {1020: "changed", 1205: "lock_wait", 1213: "deadlock", 3572: "lock_wait"}
+"""Record changed since it was read, lock wait time-out, deadlock, lock not available; by their names in the metric."""
 MYSQL_ROW_REFUSED = frozenset({1264, 1366, 1406, 1146, 1054, 1064})
 """Out of range, not of this character set, too long; no such table or column, not understood."""
 MYSQL_CHECK_VIOLATED = frozenset({3819, 4025})
 MYSQL_DUPLICATE = 1062
 MYSQL_CLIENT = range(2000, 3000)
 """The client's own: no connection, no answer, no TLS."""
-MYSQL_SERVER = MYSQL_CONTENTION | {1021, 1040, 1044, 1045, 1049, 1114, 1129, 1130, 1142, 1146, 1203, 1226, 1290, 1836}
+MYSQL_SERVER = frozenset(
+    {*MYSQL_CONTENTION, 1021, 1040, 1044, 1045, 1049, 1114, 1129, 1130, 1142, 1146, 1203, 1226, 1290, 1836}
+)
 """Disk or table full, too many connections, access denied, no such database or table, host blocked, read-only."""
 DUPLICATES_MAX = 2
 """Without a common lock two transactions may insert the same row; run again, the later one meets it. Twice: a bug."""
@@ -70,6 +73,7 @@ async def write(
                 attempt += 1
                 if attempt >= _attempts(error):
                     raise
+                metrics.SQL_RETRIES.labels(_why_again(error)).inc()
             await asyncio.sleep(_pause_s(attempt))
 
 
@@ -125,6 +129,13 @@ def _attempts(error: exc.DBAPIError) -> int:
     if is_contention(error):
         return ATTEMPTS
     return DUPLICATES_MAX if _mysql_code(error) == MYSQL_DUPLICATE else 1
+
+
+def _why_again(error: exc.DBAPIError) -> str:
+    code = _mysql_code(error)
+    if code is None:
+        return "busy"
+    return MYSQL_CONTENTION.get(code, "duplicate")
 
 
 def _pause_s(attempt: int) -> float:

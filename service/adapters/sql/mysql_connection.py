@@ -1,0 +1,62 @@
+"""A connection to MySQL or MariaDB whose waits end, and that is encrypted or not made at all.
+
+aiomysql bounds the TCP connect alone. A server that accepts and says nothing, or a pooled connection that a firewall
+has forgotten, would cost each caller its whole deadline. And it takes TLS where the server offers it, and goes on in
+clear where it does not: somebody in between has only to leave the offer out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Any
+
+from aiomysql.connection import Connection
+from pymysql.constants import CLIENT, CR
+from pymysql.err import OperationalError
+
+PING_S = 1.0
+"""A server that is there answers in milliseconds. One that was only slow costs a new connection, and nothing else."""
+
+
+class _BoundedConnection(Connection):  # type: ignore[misc] # it ships no types
+    async def ping(self, reconnect: bool = False) -> None:
+        """SQLAlchemy asks before it hands out a pooled connection. One lost: all as old as it are replaced."""
+        try:
+            async with asyncio.timeout(PING_S):
+                await super().ping(reconnect)
+        except TimeoutError:
+            raise OperationalError(CR.CR_SERVER_LOST, f"No answer to a ping within {PING_S} s") from None
+
+    def abandon(self) -> None:
+        """Nobody waits for an answer any more. Closing alone would keep the socket until its last byte is sent, which
+        through a dead network takes a quarter of an hour."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self.close()
+
+    def _close_on_cancel(self) -> None:
+        self.abandon()
+        super()._close_on_cancel()
+
+
+class _TlsConnection(_BoundedConnection):
+    async def _get_server_information(self) -> None:
+        await super()._get_server_information()
+        if not self.server_capabilities & CLIENT.SSL:
+            raise OperationalError(CR.CR_SSL_CONNECTION_ERROR, "The server offers no TLS")
+
+
+async def connect(**options: Any) -> Connection:
+    """In place of `aiomysql.connect`: one deadline, `connect_timeout`, for TCP, TLS, login and session settings."""
+    connection = (_TlsConnection if options.get("ssl") else _BoundedConnection)(**options)
+    with ExitStack() as unless_connected:
+        unless_connected.callback(connection.abandon)
+        try:
+            async with asyncio.timeout(connection.connect_timeout):
+                await connection._connect()
+        except TimeoutError:
+            why = f"No connection within {connection.connect_timeout} s"
+            raise OperationalError(CR.CR_CONN_HOST_ERROR, why) from None
+        unless_connected.pop_all()
+    return connection
