@@ -33,7 +33,9 @@ class Settings(BaseSettings):
     """Folder of the embedded stack: database, broker file, Valkey's socket and data, development keys."""
 
     redis_url: str = "embedded"
-    """`embedded`, or redis://, rediss://, unix:// of a server of yours."""
+    """`embedded`, or a server of yours: redis://user:password@host:port/db, unix:///path; or
+    redis+sentinel://user:password@host:port,host:port/SERVICE/db, the master of a service that these Sentinels watch;
+    with rediss in place of redis: by TLS."""
     database_url: str = "embedded"
     """`embedded` (SQLite in `home`), sqlite+aiosqlite:///PATH, or mysql+aiomysql://user:password@host:port/name."""
     broker_url: str = "embedded"
@@ -81,6 +83,18 @@ class Settings(BaseSettings):
     redis_timeout_s: float = Field(default=1.0, gt=0, le=30)
     redis_connect_timeout_s: float = Field(default=1.0, gt=0, le=30)
     redis_pool_max: int = Field(default=32, ge=1, le=1_000)
+    redis_tls_ca: Path | None = None
+    """PEM file of the authorities to trust with rediss; unset: those of the system."""
+    redis_tls_cert: Path | None = None
+    """PEM file of the certificate that this process shows to Redis, where it asks for one."""
+    redis_tls_key: Path | None = None
+    """PEM file of its key; unset: it is in the certificate's file."""
+    redis_tls_verify: bool = True
+    """`false`: encrypted, but to whoever answers. For a trial only."""
+    redis_sentinel_username: str | None = None
+    """For Sentinels that want to know who asks: user and password in the URL are Redis's."""
+    redis_sentinel_password: SecretStr | None = None
+    """What belongs to it; alone where they have a password and no users."""
     sql_timeout_s: float = Field(default=5.0, gt=0, le=20)
     """How long a read or a free connection may take; a writing transaction has twice as long. The same in all processes
     of a fleet: a 404 after a loss of Redis counts on it."""
@@ -175,10 +189,15 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _tls_is_on_where_its_files_are_named(self) -> Self:
-        named = [name for name in ("ca", "cert", "key") if getattr(self, f"database_tls_{name}") is not None]
-        if named and not self.database_tls:
-            raise ValueError(f"database_tls_{named[0]} is set and database_tls is not: nothing would be encrypted")
+        if (named := self._tls_file("database_tls")) and not self.database_tls:
+            raise ValueError(f"{named} is set and database_tls is not: nothing would be encrypted")
+        if (named := self._tls_file("redis_tls")) and not self.redis_url.lower().startswith("rediss"):
+            raise ValueError(f"{named} is set and redis_url is not rediss: nothing would be encrypted")
         return self
+
+    def _tls_file(self, prefix: str) -> str | None:
+        names = (f"{prefix}_{file}" for file in ("ca", "cert", "key"))
+        return next((name for name in names if getattr(self, name) is not None), None)
 
     @classmethod
     def settings_customise_sources(

@@ -16,6 +16,7 @@ from service.bootstrap.use_cases import UseCases
 from service.core.directory import REFRESH_S
 from service.core.expiry import PaymentExpiry
 from service.core.outbox import OutboxRelay
+from service.core.readiness import LOOK_S
 from service.observability.actions import Action
 from service.observability.log import log, warn
 from service.settings import Settings
@@ -85,6 +86,7 @@ class _Process:
         self._view.append(self._turns("view", cases.refresh, REFRESH_S))
         if Part.API in self._parts:
             self._view.append(self._turns("registration", cases.producer.turn, REGISTER_S))
+            self._view.append(self._turns("readiness", cases.readiness.turn, LOOK_S))
             app = create_app(cases.api(self._settings), metrics_here=self._settings.metrics_port is None)
             most = self._settings.http_connections_max
             self._server = HttpServer(app, self._settings.host, self._settings.port, connections_max=most)

@@ -93,6 +93,7 @@ class UseCases:
             transport=adapters.transport,
             topics=self.topics.all(),
             producer=self.producer,
+            clock=clock,
         )
         self.intake = OrderIntake(
             directory=self.directory,
@@ -127,7 +128,7 @@ class UseCases:
             queue_age_max_s=settings.queue_age_max_s,
         )
         direct = DirectSelling(self.adapters.orders, self.timeouts, self.adapters.clock)
-        return ReserveService(tools, direct, limits, reply_timeout_s=settings.reply_timeout_s)
+        return ReserveService(tools, direct, limits, self.readiness, reply_timeout_s=settings.reply_timeout_s)
 
     def api(self, settings: Settings) -> ApiServices:
         return ApiServices(

@@ -15,6 +15,7 @@ from service.domain.errors import (
     InDoubt,
     OutcomeUnknown,
     Permanent,
+    StockRefused,
     StockUnavailable,
     StoreUnavailable,
     Unavailable,
@@ -137,6 +138,11 @@ class Attempt:
         """The local transaction. Its requests are answered when it returns."""
         try:
             reply = await self._tools.stock.reserve(self._slot, batch, self._sale.rules.limit_per_buyer)
+        except StockRefused as error:
+            # It was not done, and never will be: nobody got anything, and no check-back need ask.
+            warn(Action.BATCH_REFUSED, sale_id=self._sale.id, batch_id=batch.batch_id, error=str(error))
+            self._answering.refuse_all(error)
+            return self._ended(Verdict.ROLLBACK)
         except StockUnavailable as error:
             # It may have happened: only the check-back, which reads or fences, can tell.
             warn(Action.BATCH_IN_DOUBT, sale_id=self._sale.id, batch_id=batch.batch_id, error=str(error))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from service.core.attempt import Attempt, AttemptTools
 from service.core.batching import BatchLimits, BatchQueue, DecideBatch, ReserveAnswer, Ticket
 from service.core.direct import DirectSelling
+from service.core.readiness import Readiness
 from service.domain.batch import Candidate, fingerprint
 from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, Unavailable
 from service.domain.ids import BuyerId, ReservationId, SaleId, home_segment, reservation_id, unkeyed_reservation_id
@@ -32,9 +33,16 @@ class ReserveRequest:
 
 class ReserveService:
     def __init__(
-        self, tools: AttemptTools, direct: DirectSelling, limits: BatchLimits, *, reply_timeout_s: float
+        self,
+        tools: AttemptTools,
+        direct: DirectSelling,
+        limits: BatchLimits,
+        readiness: Readiness,
+        *,
+        reply_timeout_s: float,
     ) -> None:
         self._tools = tools
+        self._readiness = readiness
         self._direct = direct
         self._limits = limits
         self._reply_timeout_s = reply_timeout_s
@@ -82,6 +90,7 @@ class ReserveService:
             raise Conflict(verdict.value, sale_id=sale.id, final=False)
         if verdict is Gate.SHUT:
             raise Unavailable("stock", "the sale's stock is being rebuilt")
+        self._readiness.require(verdict)
         return sale
 
     def _queue(self, sale: Sale, id_: ReservationId) -> BatchQueue:
@@ -96,12 +105,14 @@ class ReserveService:
         async def attempt(tickets: list[Ticket], answered: Callable[[], None]) -> None:
             try:
                 sale = self._tools.directory.selling(sale_id)
+                road = gate(sale, self._tools.clock.now_ms())
+                self._readiness.require(road)
             except (Unavailable, NotFound) as error:
                 # NotFound too: of more sales than a process reads, it may have dropped out of the view meanwhile.
                 for ticket in tickets:
                     ticket.refuse(error)
                 return
-            match gate(sale, self._tools.clock.now_ms()):
+            match road:
                 case Gate.REDIS:
                     await Attempt(self._tools, sale, segment, tickets, answered).run()
                 case Gate.SQL:

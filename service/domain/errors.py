@@ -13,6 +13,7 @@
     │   ├── OutcomeUnknown               the reservation may or may not come to be
     │   ├── Unavailable                  nothing was written; a component is away
     │   │   ├── StockUnavailable         Redis did not answer in time
+    │   │   │   └── StockRefused             it did not do it, and will not
     │   │   ├── StoreUnavailable         SQL did not answer in time
     │   │   └── BrokerUnavailable        the broker did not answer in time
     │   │       └── BrokerRefused        it has no such topic or group, or the topic is of another type
@@ -153,14 +154,19 @@ class Unavailable(InDoubt):
 
     code = "unavailable"
 
-    def __init__(self, what: str, why: str | None = None) -> None:
-        super().__init__(what, why)
+    def __init__(self, what: str, why: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(what, why, remedy)
         self.what = what
         self.why = why
+        self.remedy = remedy
 
 
 class StockUnavailable(Unavailable):
     """Redis did not answer in time; a call that changes something may still have happened."""
+
+
+class StockRefused(StockUnavailable):
+    """Redis did not do it, and will not: it said so, or was never asked."""
 
 
 class StoreUnavailable(Unavailable):

@@ -194,7 +194,12 @@ class Transport(Protocol):
         """Make what is missing; leave what is there."""
 
     async def missing(self, topics: Sequence[Topic]) -> Sequence[str]:
-        """One sentence for each topic, type or group that is not as wanted, with the remedy. Empty: all there."""
+        """One sentence for each topic, type or group that is not as wanted, with the remedy. Empty: all there.
+
+        BrokerUnavailable: they cannot be asked for."""
+
+    async def away(self) -> Sequence[str]:
+        """One sentence for each server on the way of messages that gives no sign of life, with the remedy."""
 
     async def backlog(self, topic: str, group: str) -> Backlog: ...
 
@@ -216,4 +221,7 @@ class Transport(Protocol):
         """Of this group of ours, not dealt with, oldest first. The broker keeps them for days, not for ever."""
 
     async def forget_dead_letter(self, group: str, message_id: str) -> None:
-        """It is dealt with: not listed any more. An id that is not there is left alone."""
+        """It is dealt with: not listed any more. An id that is not there is left alone.
+
+        So for `forget_discarded`. What is forgotten before an older one may be listed again by another process, or
+        after a restart: whoever deals with it must bear to meet it twice."""

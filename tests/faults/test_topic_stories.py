@@ -11,7 +11,7 @@ import pytest
 from service.bootstrap import create_topics
 from service.domain.errors import DropgateError
 from tests.fixtures.sql import rules
-from tests.fixtures.stage import Stage
+from tests.fixtures.stage import Process, Stage, until
 
 pytestmark = [pytest.mark.server, pytest.mark.faults]
 
@@ -46,18 +46,25 @@ async def test_a_process_whose_topic_is_wrong_accepts_nothing_and_says_why(
     assert await selling.slot() == before
     await repaired()
     await process.cases.producer.turn()
+    await until(lambda: _is_ready(process), "the process is ready again")
     assert (await selling.reserve("anna", at=process)).code == "queued"
     await selling.quiet()
 
 
-async def test_a_missing_group_is_not_ready_and_what_it_sold_is_not_lost(selling: Stage) -> None:
-    """F24: readiness keeps traffic away; whoever comes nevertheless gets an order, by the sweep."""
+async def test_a_missing_group_shuts_the_gate_and_what_was_sold_until_then_is_not_lost(selling: Stage) -> None:
+    """F24: who comes before the process has looked gets an order, by the sweep; who comes after it hears 503."""
+    process = selling.first
+    await process.stop("readiness")
     repaired = await _break_broker(selling, "DELETE FROM groups WHERE topic = 'dropgate-order'")
-    problems = await selling.first.cases.readiness.missing()
-    assert any("has no group dropgate-order-creator" in problem for problem in problems)
     anna = await selling.reserve("anna")
+    problems = await process.cases.readiness.missing()
+    assert any("has no group dropgate-order-creator" in problem for problem in problems)
+    assert (await selling.reserve("bert")).code == "unavailable"
+    assert (await selling.slot()).available == 9
     await selling.becomes(anna.reservation_id, "awaiting_payment")
     await repaired()
+    assert await _is_ready(process)
+    assert (await selling.reserve("bert")).code == "queued"
     await selling.quiet()
 
 
@@ -76,6 +83,10 @@ async def test_orders_made_later_than_the_payment_window_are_not_stuck(stage: St
     assert (await stage.becomes(anna.reservation_id, "cancelled")).reason == "payment_timeout"
     await stage.quiet()
     assert (await stage.slot()).available == 2
+
+
+async def _is_ready(process: Process) -> bool:
+    return not await process.cases.readiness.missing()
 
 
 async def _break_broker(stage: Stage, statement: str) -> Callable[[], Awaitable[None]]:

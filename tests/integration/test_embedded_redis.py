@@ -62,7 +62,7 @@ async def answers(url: str) -> bool:
 async def test_it_answers_and_loses_no_stock_by_its_settings(server: EmbeddedRedis) -> None:
     client = RedisClient(server.url)
     assert await RedisStock(client, SystemClock()).problems() == []
-    assert await client.execute("CONFIG GET", "port") == {"port": "0"}
+    assert await client.execute("CONFIG GET", "port") == [b"port", b"0"]
     await client.close()
 
 

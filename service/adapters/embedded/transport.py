@@ -93,6 +93,10 @@ class EmbeddedTransport:
         found = [await self._database.read(partial(store.not_as_wanted, topic=topic)) for topic in topics]
         return [sentence for sentence in found if sentence is not None]
 
+    async def away(self) -> Sequence[str]:
+        """Its file says so by itself."""
+        return ()
+
     async def backlog(self, topic: str, group: str) -> Backlog:
         return await self._database.read(
             lambda c: Backlog(halves=halves.waiting(c, topic), undelivered=store.undelivered(c, topic, group))

@@ -1,75 +1,57 @@
-"""One connection pool to Redis or Valkey, with every time-out explicit and no retry by the library.
+"""Calls to Redis or Valkey: each is sent once, within a budget, and says whether it can have happened.
 
 redis-py retries by itself, ten times in its newest releases: a script whose reply was lost would run twice (design
-§3.1 step 5).
-A call that is cancelled or times out leaves a reply pending on its connection; redis-py drops such a connection, and
-tests/integration/test_redis_client.py holds it to that.
+§3.1 step 5). Only its connections and its parser are used here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import cast
 
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import BusyLoadingError, MasterDownError, NoScriptError, ReadOnlyError, RedisError
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoScriptError, RedisError
 
-from service.domain.errors import StockUnavailable
+from service.adapters.redis import trouble
+from service.adapters.redis.connecting import Connector
+from service.adapters.redis.options import RedisOptions
+from service.adapters.redis.pool import Pool, PoolFull
+from service.adapters.redis.url import parse
+from service.domain.errors import StockRefused, StockUnavailable
+from service.observability import metrics
 
-MOVED_ON = (ReadOnlyError, BusyLoadingError, MasterDownError)
-"""The server is not the master any more, or not yet: the next call shall look the address up again."""
+__all__ = ["RedisClient", "RedisOptions"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class RedisOptions:
-    """Seconds, each a bound of its own; `budget_s` bounds a whole call."""
-
-    timeout_s: float = 1.0
-    connect_timeout_s: float = 1.0
-    pool_max: int = 32
-    pool_wait_s: float = 0.25
-
-    @property
-    def budget_s(self) -> float:
-        return self.pool_wait_s + self.connect_timeout_s + self.timeout_s
+_FULL = "raise DROPGATE_REDIS_POOL_MAX if this stays while Redis answers quickly"
 
 
 class RedisClient:
-    """redis://, rediss:// (TLS) and unix:// URLs, with user, password and database in them."""
+    """To one server, or to the master of a service that Sentinels watch. ValueError: the URL cannot be used."""
 
     def __init__(self, url: str, options: RedisOptions | None = None) -> None:
         self.options = options or RedisOptions()
-        self._pool = BlockingConnectionPool.from_url(
-            url,
-            max_connections=self.options.pool_max,
-            timeout=self.options.pool_wait_s,
-            socket_timeout=self.options.timeout_s,
-            socket_connect_timeout=self.options.connect_timeout_s,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_error=[],
-            health_check_interval=0,
-            decode_responses=False,
-            protocol=2,
-            driver_info=None,
-        )
-        self._redis = Redis(connection_pool=self._pool)
+        self._connector = Connector(parse(url), self.options)
+        self._pool = Pool(self._connector.open, size=self.options.pool_max, wait_s=self.options.pool_wait_s)
 
     async def execute(self, *command: str | bytes | int) -> object:
-        """Send it once. StockUnavailable whatever goes wrong, save NoScriptError: that one is known not to have run."""
-        try:
-            async with asyncio.timeout(self.options.budget_s):
-                reply = await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
-                return cast(object, reply)
-        except NoScriptError:
-            raise
-        except MOVED_ON as error:
-            await self._pool.disconnect(inuse_connections=False)
-            raise StockUnavailable("redis", str(error)) from error
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StockUnavailable("redis", str(error) or type(error).__name__) from error
+        """Send it once. StockRefused: it was not done. Another StockUnavailable: it may have been.
+
+        NoScriptError passes: that script did not run."""
+        with metrics.REDIS_CALLS.track_inprogress():
+            connection = await self._connection()
+            answered = False
+            try:
+                reply = await self._ask(connection, command)
+                answered = True
+            finally:
+                await self._pool.give_back(connection, keep=answered)
+        if isinstance(reply, RedisError):
+            await self._refuse(reply)
+        return reply
+
+    async def look_again(self) -> None:
+        """Connections that are open stay for the calls on them; whoever comes next gets a new one, to the master of
+        then."""
+        await self._pool.forget()
 
     async def healthy(self) -> bool:
         """Whether the server answers a PING within its time-out."""
@@ -82,8 +64,38 @@ class RedisClient:
     @property
     def in_use(self) -> int:
         """Connections that carry a call now; at most `pool_max`."""
-        return len(self._pool._in_use_connections)  # redis-py has no public count
+        return self._pool.in_use
 
     async def close(self) -> None:
-        await self._redis.aclose()
-        await self._pool.aclose()
+        await self._pool.forget()
+        await self._connector.close()
+
+    async def _connection(self) -> AbstractConnection:
+        try:
+            return await self._pool.take()
+        except PoolFull:
+            why = f"all {self.options.pool_max} connections are taken"
+            raise StockRefused("redis", why, _FULL) from None
+
+    async def _ask(self, connection: AbstractConnection, command: tuple[str | bytes | int, ...]) -> object:
+        """The reply, an error reply too. StockUnavailable: there is none."""
+        try:
+            async with asyncio.timeout(self.options.timeout_s):
+                await connection.send_command(*command, check_health=False)
+                reply: object = await connection.read_response()
+                return reply
+        except TimeoutError:
+            raise StockUnavailable("redis", f"no answer within {self.options.timeout_s:g} s") from None
+        except RedisError as error:
+            if trouble.is_reply(error):
+                return error
+            raise trouble.in_doubt(error) from error
+        except OSError as error:
+            raise trouble.in_doubt(error) from error
+
+    async def _refuse(self, error: RedisError) -> None:
+        if isinstance(error, NoScriptError):
+            raise error
+        if trouble.is_change_of_role(error):
+            await self.look_again()
+        raise trouble.refusal(error) from error

@@ -1,9 +1,15 @@
-"""What of a server's settings would lose stock, each in one sentence with the remedy."""
+"""What of a server would lose stock, or refuse to sell it: each in one sentence with the remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
+from service.adapters.redis import info, replies
 from service.adapters.redis.client import RedisClient
-from service.domain.errors import StockUnavailable
+from service.adapters.redis.scripts import Scripts
+from service.domain.errors import StockRefused
+from service.domain.ids import SaleId
+from service.domain.stock import Slot
 
 _EVICTION = (
     "Redis evicts keys when memory is full (maxmemory-policy {policy}), and stock with them: "
@@ -15,35 +21,55 @@ _NO_PERSISTENCE = (
 _UNSEEN = (
     "Redis has no append-only file, and CONFIG is not allowed here to see whether it saves snapshots: allow CONFIG GET"
 )
+_REPLICA = "Redis is a replica, which takes no writes: name the master in DROPGATE_REDIS_URL, or its Sentinels"
+_FULL = (
+    "Redis is full ({used} of {most} bytes) and takes no writes: "
+    "raise maxmemory, or remove what is not Dropgate's (its keys begin with dg:)"
+)
+_DISK = "Redis cannot write to its disk, and takes no writes: look at its log, and at the space on its disk"
+_DENIED = "Redis does not allow {commands} on keys dg:* to this user: give it the permissions of docs/operations.md"
+
+NOBODYS = Slot(sale_id=SaleId("readyz"), segment=0, epoch=0)
+"""A slot that no sale has: what is asked about it writes nothing."""
+_BARE = frozenset({"UNLINK"})
+"""Called without a script."""
 
 
-async def problems_of(client: RedisClient) -> list[str]:
-    """From CONFIG GET, or from INFO where that is forbidden. StockUnavailable if the server does not answer at all."""
-    await client.execute("PING")
+async def problems_of(client: RedisClient, scripts: Scripts) -> list[str]:
+    """From INFO, and from CONFIG GET where INFO does not say it. StockUnavailable if the server does not answer."""
+    found = info.parsed(await client.execute("INFO"))
+    return [*_of_info(found), *await _of_persistence(client, found), *await _of_permissions(client, scripts)]
+
+
+def _of_info(found: Mapping[str, str]) -> Iterator[str]:
+    if found.get("role") == "slave":
+        yield _REPLICA
+    policy = found.get("maxmemory_policy", "unknown")
+    if policy != "noeviction":
+        yield _EVICTION.format(policy=policy)
+    used, most = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+    if 0 < most <= used:
+        yield _FULL.format(used=used, most=most)
+    if found.get("aof_last_write_status", "ok") != "ok":
+        yield _DISK
+
+
+async def _of_persistence(client: RedisClient, found: Mapping[str, str]) -> list[str]:
+    if found.get("aof_enabled") == "1":
+        return []
     try:
-        policy, aof, save = [await _config(client, name) for name in ("maxmemory-policy", "appendonly", "save")]
-    except StockUnavailable:
-        return await _problems_of_info(client)
-    found = [] if policy == "noeviction" else [_EVICTION.format(policy=policy)]
-    return found if aof == "yes" or save else [*found, _NO_PERSISTENCE]
+        reply = await client.execute("CONFIG GET", "save")
+    except StockRefused:
+        return [_UNSEEN]
+    match reply:
+        case [_, b""]:
+            return [_NO_PERSISTENCE]
+        case [_, bytes()]:
+            return []
+        case _:
+            return [_UNSEEN]
 
 
-async def _config(client: RedisClient, name: str) -> str:
-    reply = await client.execute("CONFIG GET", name)
-    if not isinstance(reply, dict):
-        raise StockUnavailable("redis", "CONFIG GET is not readable")
-    values = {_text(key): _text(value) for key, value in reply.items()}
-    return values.get(name, "")
-
-
-async def _problems_of_info(client: RedisClient) -> list[str]:
-    info = await client.execute("INFO", "memory", "persistence")
-    if not isinstance(info, dict):
-        raise StockUnavailable("redis", "INFO is not readable")
-    policy = str(info.get("maxmemory_policy", "unknown"))
-    found = [] if policy == "noeviction" else [_EVICTION.format(policy=policy)]
-    return found if info.get("aof_enabled") else [*found, _UNSEEN]
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+async def _of_permissions(client: RedisClient, scripts: Scripts) -> list[str]:
+    _, *denied = await scripts.may.run(client, NOBODYS, replies.pack(sorted(scripts.commands() | _BARE)))
+    return [_DENIED.format(commands=", ".join(map(replies.text, denied)))] if denied else []

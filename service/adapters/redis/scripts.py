@@ -14,10 +14,11 @@ from service.adapters.redis.keys import keys
 from service.domain.stock import Slot
 from service.resources import lua_folder
 
-NAMES = ("peek", "reserve", "resolve", "batches", "confirm", "end", "adjust", "count", "load")
+NAMES = ("peek", "reserve", "resolve", "batches", "confirm", "end", "adjust", "count", "load", "may")
 
 _INCLUDE = re.compile(r"^--#include (\w+\.lua)$", re.MULTILINE)
 _KEYS = re.compile(r"^-- KEYS: (.+)$", re.MULTILINE)
+_CALL = re.compile(r"\bredis\.call\('(\w+)'")
 
 Argument = str | bytes | int
 Reply = list[object]
@@ -72,6 +73,12 @@ class Scripts:
     adjust: Script
     count: Script
     load: Script
+    may: Script
+
+    def commands(self) -> frozenset[str]:
+        """All that they call."""
+        scripts = (getattr(self, name) for name in NAMES)
+        return frozenset(name for script in scripts for name in _CALL.findall(script.source))
 
 
 def load_scripts(folder: Path | None = None) -> Scripts:

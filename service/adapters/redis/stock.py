@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from service.adapters.redis import replies
+from service.adapters.redis import info, replies
 from service.adapters.redis.client import RedisClient
 from service.adapters.redis.health import problems_of
 from service.adapters.redis.keys import DATA, META, key, keys
@@ -43,6 +43,8 @@ BATCHES_MAX = 32
 LOAD_MAX = 500
 """Items a call, so that no script holds the slot for more than about a millisecond; more take several calls."""
 
+_ANOTHER_SERVER = frozenset({b"lost", b"refused"})
+
 _T = TypeVar("_T")
 
 
@@ -55,10 +57,11 @@ class RedisStock:
         self._scripts = load_scripts()
 
     async def server_ids(self, slot: Slot) -> ServerIds:  # noqa: ARG002 - one server holds all slots here
-        info = await self._client.execute("INFO", "server", "replication")
-        if not isinstance(info, dict):
-            raise StockUnavailable("redis", "INFO is not readable")
-        return ServerIds(run_id=str(info["run_id"]), replid=str(info["master_replid"]))
+        found = info.parsed(await self._client.execute("INFO", "server", "replication"))
+        try:
+            return ServerIds(run_id=found["run_id"], replid=found["master_replid"])
+        except KeyError as missing:
+            raise StockUnavailable("redis", f"its INFO has no {missing}") from None
 
     async def peek(self, slot: Slot, candidates: Sequence[Candidate], limit_per_buyer: int) -> Peeked | Lost:
         reply = await self._run(self._scripts.peek, slot, limit_per_buyer, replies.pack_candidates(candidates))
@@ -166,13 +169,17 @@ class RedisStock:
         await self._client.execute("UNLINK", *keys(slot, DATA))
 
     async def problems(self) -> Sequence[str]:
-        return await problems_of(self._client)
+        return await problems_of(self._client, self._scripts)
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _run(self, script: Script, slot: Slot, *arguments: Argument) -> Reply:
-        return await script.run(self._client, slot, *arguments)
+        reply = await script.run(self._client, slot, *arguments)
+        if reply[0] in _ANOTHER_SERVER:
+            # This connection may be to a master that was demoted, while the others' are to its successor.
+            await self._client.look_again()
+        return reply
 
     async def _batches(self, slot: Slot, *arguments: Argument) -> Batches | Lost:
         reply = await self._run(self._scripts.batches, slot, *arguments)

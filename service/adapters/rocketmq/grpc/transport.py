@@ -124,8 +124,28 @@ class GrpcTransport:
         await self._topics.create(topics)
 
     async def missing(self, topics: Sequence[Topic]) -> Sequence[str]:
-        proxy, rest = await asyncio.gather(self._proxy_is_missing(), self._topics_are_missing(topics))
-        return [*proxy, *rest]
+        """Within the time of one admin request, as `/readyz` waits no longer."""
+        name_servers = self._settings.name_servers
+        behind = f"RocketMQ behind the name server {name_servers}"
+        remedy = "look whether it runs, and at DROPGATE_ROCKETMQ_NAMESERVER"
+        try:
+            async with asyncio.timeout(self._settings.admin_timeout_s):
+                return await self._topics.not_as_wanted(topics)
+        except TimeoutError:
+            raise BrokerUnavailable(name_servers, f"{behind} does not answer", remedy) from None
+        except BrokerUnavailable as error:
+            said = f"{error.what}: {error.why}"
+            raise BrokerUnavailable(name_servers, f"{behind} cannot be asked ({said})", remedy) from error
+
+    async def away(self) -> Sequence[str]:
+        """By the clients' signs of life; where there is no client yet, by a connection."""
+        proxy = self._settings.proxy
+        remedy = "look whether it runs, and at DROPGATE_BROKER_URL"
+        if self._sessions:
+            alive = all(session.is_alive for session in self._sessions)
+            return [] if alive else [f"the proxy at {proxy} gives no sign of life: {remedy}"]
+        connects = await asyncio.gather(*map(self._connects, proxy.split(";")))
+        return [] if any(connects) else [f"the proxy at {proxy} cannot be reached: {remedy}"]
 
     async def backlog(self, topic: str, group: str) -> Backlog:
         return await self._backlog.look(topic, group)
@@ -203,16 +223,6 @@ class GrpcTransport:
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
-    async def _proxy_is_missing(self) -> Sequence[str]:
-        """By the clients' signs of life; where there is no client yet, by a connection."""
-        proxy = self._settings.proxy
-        remedy = "look whether it runs, and at DROPGATE_BROKER_URL"
-        if self._sessions:
-            alive = all(session.is_alive for session in self._sessions)
-            return [] if alive else [f"the proxy at {proxy} gives no sign of life: {remedy}"]
-        connects = await asyncio.gather(*map(self._connects, proxy.split(";")))
-        return [] if any(connects) else [f"the proxy at {proxy} cannot be reached: {remedy}"]
-
     async def _connects(self, address: str) -> bool:
         try:
             host, port = host_and_port(address)
@@ -222,19 +232,6 @@ class GrpcTransport:
             return False
         writer.close()
         return True
-
-    async def _topics_are_missing(self, topics: Sequence[Topic]) -> Sequence[str]:
-        """Within the time of one admin request, as `/readyz` waits no longer."""
-        name_servers = self._settings.name_servers
-        remedy = "look whether it runs, and at DROPGATE_ROCKETMQ_NAMESERVER"
-        try:
-            async with asyncio.timeout(self._settings.admin_timeout_s):
-                return await self._topics.not_as_wanted(topics)
-        except TimeoutError:
-            return [f"RocketMQ behind the name server {name_servers} does not answer: {remedy}"]
-        except BrokerUnavailable as error:
-            said = f"{error.what}: {error.why}"
-            return [f"RocketMQ behind the name server {name_servers} cannot be asked ({said}): {remedy}"]
 
 
 def _refuse_a_fork() -> None:

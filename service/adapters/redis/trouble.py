@@ -1,0 +1,122 @@
+"""What an error of Redis, or of the way to it, means: a sentence, the remedy, and whether anything can have been done.
+
+StockRefused is for what certainly did not happen: Redis said so, or was never asked. Everything else may have happened.
+Redis looks at memory, disk, role and replicas before a script's first write, and not again after it (7.0 and later: the
+script runs through), so these codes too mean that nothing was written.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+from redis.exceptions import RedisError, ResponseError
+
+from service.domain.errors import StockRefused, StockUnavailable
+
+URL = "DROPGATE_REDIS_URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    why: str
+    remedy: str
+
+
+_USER = Meaning(why="it refuses the user or the password", remedy=f"correct them in {URL}")
+_PERMISSION = Meaning(
+    why="its user may not do this", remedy="give it the permissions that docs/operations.md lists (ACL SETUSER)"
+)
+_REPLICA = Meaning(
+    why="it is a replica, which takes no writes",
+    remedy=f"name the master in {URL}, or the Sentinels, if this does not pass with a failover",
+)
+_MEANINGS = {
+    "LOADING": Meaning(why="it is reading its data from disk", remedy="it will answer by itself"),
+    "BUSY": Meaning(
+        why="it is busy with a script that does not end",
+        remedy="SCRIPT KILL ends it; Dropgate's take milliseconds, so look for who else uses this server",
+    ),
+    "OOM": Meaning(
+        why="its memory is full", remedy="raise maxmemory, or remove what is not Dropgate's (its keys begin with dg:)"
+    ),
+    "MISCONF": Meaning(
+        why="it cannot write to its disk, and takes no writes", remedy="look at its log, and at the space on its disk"
+    ),
+    "NOREPLICAS": Meaning(
+        why="too few replicas follow it (min-replicas-to-write)", remedy="bring them back, or lower that setting"
+    ),
+    "READONLY": _REPLICA,
+    "MASTERDOWN": _REPLICA,
+    "NOPERM": _PERMISSION,
+    "NOAUTH": _USER,
+    "WRONGPASS": _USER,
+}
+_ROLE_CHANGES = frozenset({"READONLY", "LOADING", "MASTERDOWN"})
+
+_BY_TEXT = {
+    "max number of clients reached": Meaning(
+        why="it takes no more connections", remedy="raise its maxclients, or lower DROPGATE_REDIS_POOL_MAX"
+    ),
+    "invalid password": _USER,
+    "without any password configured": _USER,
+    "certificate required": Meaning(
+        why="it wants to see a certificate", remedy="set DROPGATE_REDIS_TLS_CERT and DROPGATE_REDIS_TLS_KEY"
+    ),
+    "certificate_required": Meaning(
+        why="it wants to see a certificate", remedy="set DROPGATE_REDIS_TLS_CERT and DROPGATE_REDIS_TLS_KEY"
+    ),
+    "wrong version number": Meaning(
+        why="it does not speak TLS on this port",
+        remedy=f"name its tls-port in {URL}, or write redis in place of rediss",
+    ),
+}
+
+
+def is_reply(error: RedisError) -> bool:
+    """An error that the server said, whatever redis-py makes of it: LOADING is a lost connection to it."""
+    return isinstance(error, ResponseError) or error.status_code is not None
+
+
+def is_change_of_role(error: RedisError) -> bool:
+    """The server is not the master any more, or not yet: where it is must be asked again."""
+    return _code_of(error) in _ROLE_CHANGES
+
+
+def refusal(error: RedisError) -> StockUnavailable:
+    """Of an error reply. An error from within a script, which may have written before it, has no code of these."""
+    meaning = _meaning_of(error)
+    return StockUnavailable("redis", str(error)) if meaning is None else StockRefused("redis", *_words(meaning, error))
+
+
+def in_doubt(error: Exception) -> StockUnavailable:
+    """The call was sent, and there is no reply."""
+    return StockUnavailable("redis", *_words(_meaning_of(error), error))
+
+
+def not_connected(error: Exception) -> StockRefused:
+    """Nothing was sent."""
+    return StockRefused("redis", *_words(_meaning_of(error), error))
+
+
+def _words(meaning: Meaning | None, error: Exception) -> tuple[str, str | None]:
+    said = (str(error) or type(error).__name__).rstrip(".")
+    return (said, None) if meaning is None else (f"{meaning.why} ({said})", meaning.remedy)
+
+
+def _code_of(error: RedisError) -> str:
+    """The first word of an error reply; of other errors, whatever they begin with."""
+    return error.status_code or str(error).partition(" ")[0]
+
+
+def _meaning_of(error: Exception) -> Meaning | None:
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return Meaning(
+            why=f"its certificate is not trusted: {cause.verify_message}",
+            remedy="name its authority by DROPGATE_REDIS_TLS_CA, and the server as its certificate does",
+        )
+    if isinstance(error, RedisError) and _code_of(error) in _MEANINGS:
+        return _MEANINGS[_code_of(error)]
+    text = f"{error} {cause}".lower()
+    return next((meaning for part, meaning in _BY_TEXT.items() if part in text), None)
