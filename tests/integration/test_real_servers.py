@@ -30,6 +30,7 @@ from tests.servers.ports import free_ports
 from tests.servers.process import ServerFailed, ServerProcess
 from tests.servers.redis7 import Redis
 from tests.servers.rocketmq import RocketMQ
+from tests.servers.telling import Ended
 
 
 def answers(url: str) -> bool:
@@ -141,31 +142,68 @@ def test_ports_are_free_with_their_neighbours() -> None:
 
 
 @contextmanager
-def up(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str], set[int]]]:
-    """`python -m tests.servers up`, its settings, and the servers' processes; what they write goes into the folder."""
-    command = [sys.executable, "-m", "tests.servers", "up", "--json", "--only", "redis", "mariadb"]
-    env = {**os.environ, "TMPDIR": str(folder)}
-    process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+def up(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m tests.servers up`; what the servers write goes into the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.servers", "up", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
-        assert process.stdout is not None
-        settings = json.loads(process.stdout.readline())["settings"]
-        yield process, settings, descendants(process.pid)
+        yield process
     finally:
         process.kill()
         process.communicate()
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("signal_", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_servers_kept_up_for_a_person_say_where_they_are_and_go_with_their_command(
     home: Path, signal_: signal.Signals
 ) -> None:
-    with up(home) as (process, settings, servers):
-        assert sorted(settings) == ["DROPGATE_DATABASE_URL", "DROPGATE_REDIS_URL"]
-        assert all(map(answers, settings.values()))
+    with up(home, "--json", "--only", "redis", "mariadb") as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        servers = descendants(process.pid)
+        assert sorted(said["settings"]) == ["DROPGATE_DATABASE_URL", "DROPGATE_REDIS_URL"]
+        assert all(map(answers, said["settings"].values()))
+        assert [it["server"] for it in said["servers"]] == ["redis", "mariadb"]
+        assert all(Path(it["log"]).is_relative_to(home) for it in said["servers"])
         assert len(servers) >= 2
         process.send_signal(signal_)
         assert process.wait(30) == (-signal.SIGKILL if signal_ is signal.SIGKILL else 0)
         eventually(lambda: not any(map(is_alive, servers)), "the servers are gone")
     if signal_ is not signal.SIGKILL:
         assert list(home.glob("dropgate-*")) == []
+
+
+@pytest.mark.server
+def test_a_second_terminal_sources_one_file_that_is_gone_when_they_stop(home: Path) -> None:
+    kept = home / "env"
+    with up(home, "--only", "redis", "--env", str(kept)) as process:
+        eventually(lambda: kept.exists() and kept.read_text(), "the settings are kept")
+        sourced = ["bash", "-c", f". {kept}; echo $DROPGATE_REDIS_URL"]
+        url = subprocess.run(sourced, capture_output=True, text=True, check=True).stdout.strip()
+        assert answers(url)
+        assert kept.stat().st_mode & 0o777 == 0o600
+        with up(home, "--only", "redis", "--env", str(kept)) as second:
+            assert second.wait(30) == 1, "a second set would take the file away from the first"
+        assert url in kept.read_text()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert not kept.exists()
+
+
+def test_a_server_that_ends_meanwhile_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    process = ServerProcess("short-lived", [sys.executable, "-c", ""], tmp_path)
+    process.launch()
+    ended = Ended([process])
+    eventually(lambda: not process.running, "it has ended")
+    ended.look()
+    ended.look()
+    assert (
+        capsys.readouterr().err.count(f"short-lived has ended, the others run on. Its last words: {process.log}") == 1
+    )

@@ -1,29 +1,38 @@
-"""`python -m tests.servers install | up [--json] [--short] [--only redis ...]`."""
+"""`python -m tests.servers install | up [--json] [--env FILE] [--short] [--only redis ...]`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from contextlib import ExitStack
+from pathlib import Path
 from types import FrameType
 
-from tests.servers import stack
+from tests.servers import stack, telling
+from tests.servers.env_file import env_file
 from tests.servers.install import install
 from tests.servers.process import ServerFailed
 from tests.servers.rocketmq import DEFAULT, SHORT
 
+ENV_FILE = Path(".servers") / "env"
+LOOK_S = 0.5
+
 
 def main() -> int:
     arguments = _arguments()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _interrupt)
     try:
         install(arguments.only)
         if arguments.command == "up":
-            _up(arguments.only, json_=arguments.json, short=arguments.short)
+            _up(arguments)
     except ServerFailed as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\n==> stopped", file=sys.stderr)
     return 0
 
 
@@ -31,39 +40,30 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=(__doc__ or ""))
     commands = parser.add_subparsers(dest="command", required=True)
     bring = commands.add_parser("install", help="bring what is missing, and nothing else")
-    bring.add_argument("--only", nargs="+", choices=stack.NAMES, default=stack.NAMES, help="not for all three")
     up = commands.add_parser("up", help="start them, print the settings to use, run until Ctrl-C")
-    up.add_argument("--json", action="store_true", help="the settings as one line of JSON")
-    up.add_argument("--short", action="store_true", help="check-backs after 2 s, and 2 of them at most")
-    up.add_argument("--only", nargs="+", choices=stack.NAMES, default=stack.NAMES, help="not all three")
+    for command in (bring, up):
+        command.add_argument("--only", nargs="+", choices=stack.NAMES, default=stack.NAMES, help="not all three")
+    up.add_argument("--json", action="store_true", help="all as one line of JSON, and the settings in no file")
+    up.add_argument("--env", type=Path, default=ENV_FILE, metavar="FILE", help="keeps the settings (%(default)s)")
+    up.add_argument("--short", action="store_true", help="the broker asks after 2 s, every 2 s, and twice at most")
     return parser.parse_args()
 
 
-def _up(names: Sequence[str], *, json_: bool, short: bool) -> None:
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        if not json_:
-            print(f"==> starting {', '.join(names)} (RocketMQ takes 15 to 40 s)", flush=True)
-        with stack.up(names, SHORT if short else DEFAULT) as servers:
-            _tell(servers, json_=json_)
-            signal.pause()
-    except KeyboardInterrupt:
-        if not json_:
-            print("\n==> stopped")
-
-
-def _tell(servers: stack.Stack, *, json_: bool) -> None:
-    settings, broker = servers.settings(), servers.rocketmq
-    addresses = {} if broker is None else {"name_server": broker.name_server, "broker": broker.broker}
-    if json_:
-        print(json.dumps({"settings": settings, **addresses}), flush=True)
-        return
-    print("Up. In another terminal:\n")
-    for name, value in settings.items():
-        print(f"  export {name}={value}")
-    for name, value in addresses.items():
-        print(f"\nRocketMQ's {name.replace('_', ' ')}: {value}", end="")
-    print("\n\nCtrl-C stops them; what they hold is lost then.", flush=True)
+def _up(arguments: argparse.Namespace) -> None:
+    options = SHORT if arguments.short else DEFAULT
+    with ExitStack() as opened:
+        keep = None if arguments.json else opened.enter_context(env_file(arguments.env))
+        progress = telling.Progress(arguments.only)
+        servers = opened.enter_context(stack.up(arguments.only, options, progress))
+        if keep is None:
+            print(telling.as_json(servers), flush=True)
+        else:
+            keep(telling.exports(servers.settings()))
+            print(telling.page(servers, progress.seconds(), arguments.env), flush=True)
+        ended = telling.Ended(servers.processes())
+        while True:
+            time.sleep(LOOK_S)
+            ended.look()
 
 
 def _interrupt(signal_: int, frame: FrameType | None) -> None:

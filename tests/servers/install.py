@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def _which(name: str) -> str | None:
 
 
 def _install_packages(servers: Sequence[str]) -> None:
-    missing = _missing(servers, needs_maven=not _jars_folder().is_dir())
+    missing = _missing(servers)
     if not missing:
         return
     packages = sorted(set(missing.values()))
@@ -76,16 +77,27 @@ def _install_packages(servers: Sequence[str]) -> None:
             f"the tests need {', '.join(sorted(missing))}, which are not on this machine. "
             f"On Debian or Ubuntu: 'apt-get install {' '.join(packages)}' as root"
         )
-    print(f"==> installing {', '.join(packages)}, which the real servers of the tests need", flush=True)
-    quiet = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
-    _run([*quiet, "update"])
-    _run([*quiet, "install", "-y", "--no-install-recommends", *packages])
-    if still := _missing(servers, needs_maven=True):
+    apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-qq"]
+    _run([*apt, "update"])
+    _say(f"installing {', '.join(packages)}, which the real servers need{_size(packages)}")
+    _run([*apt, "install", "-y", "--no-install-recommends", *packages])
+    if still := _missing(servers):
         raise ServerFailed(f"installed {', '.join(packages)}, and yet there is no {', '.join(still)}")
 
 
-def _missing(servers: Sequence[str], *, needs_maven: bool) -> Mapping[str, str]:
-    wanted = [name for server in servers for name in NEEDS[server] if name != "mvn" or needs_maven]
+def _size(packages: Sequence[str]) -> str:
+    """In apt's words, with all that comes along."""
+    command = ["apt-get", "install", "--assume-no", "--no-install-recommends", *packages]
+    env = {**os.environ, "LC_ALL": "C"}
+    asked = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    said = [it for it in asked.stdout.splitlines() if it.startswith(("Need to get", "After this operation"))]
+    return f" ({' '.join(said)})" if said else ""
+
+
+def _missing(servers: Sequence[str]) -> Mapping[str, str]:
+    """Maven only brings the jars."""
+    have_jars = _jars_folder().is_dir()
+    wanted = [name for server in servers for name in NEEDS[server] if name != "mvn" or not have_jars]
     return {name: PACKAGES[name] for name in wanted if _which(name) is None}
 
 
@@ -109,7 +121,7 @@ def _install_jars() -> None:
     folder = _jars_folder()
     draft = folder.with_suffix(".draft")
     shutil.rmtree(draft, ignore_errors=True)
-    print(f"==> fetching RocketMQ {version()} by Maven into {folder.relative_to(ROOT)} (94 MB, once)", flush=True)
+    _say(f"fetching RocketMQ {version()} by Maven into {folder.relative_to(ROOT)} (150 jars, 94 MB, once)")
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
     _run([program("mvn"), "--batch-mode", "--quiet", "--file", str(POM), *goal])
     if not list(draft.glob("rocketmq-proxy-*.jar")):
@@ -118,6 +130,11 @@ def _install_jars() -> None:
 
 
 # --- both -------------------------------------------------------------------------------------------------------------
+
+
+def _say(text: str) -> None:
+    """Standard output is the settings' own."""
+    print(f"==> {text}", file=sys.stderr, flush=True)
 
 
 def _run(command: Sequence[str]) -> None:
