@@ -17,13 +17,13 @@ from service.domain.stock import Slot
 from service.ports.messaging import CheckRequest
 from tests.fixtures.seams import Pause, away, reply_lost, slow
 from tests.fixtures.sql import rules
+from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import SALE, Stage, counted, until
 
-pytestmark = [pytest.mark.server, pytest.mark.faults]
+pytestmark = [pytest.mark.server, pytest.mark.faults, ON_BOTH_STACKS]
 
 CHECKS = "dropgate_check_backs_total"
 NO_RECORD = "dropgate_messages_without_record_total"
-GROUP = "dropgate-order-creator"
 
 
 async def test_a_check_back_before_the_deduct_fences_it_and_the_same_key_wins_later(stage: Stage) -> None:
@@ -65,14 +65,15 @@ async def test_messages_that_hold_nothing_make_no_order(stage: Stage) -> None:
     live = await stage.reserve("live")
     (its_batch,) = await stage.undelivered()
     await stage.publish(fenced, unknown, released, its_batch, its_batch)
-    no_record, retried = counted(NO_RECORD), counted("dropgate_messages_total", group=GROUP, outcome="retry")
+    group = stage.topics.order.group or ""
+    no_record, retried = counted(NO_RECORD), counted("dropgate_messages_total", group=group, outcome="retry")
     process.start("order")
     await stage.becomes(live.reservation_id, "awaiting_payment")
     await stage.quiet()
     rejected = counted(NO_RECORD) - no_record
     assert rejected in {3, 4}, "fenced, unknown, and the released one's two copies, which may come together"
-    assert counted("dropgate_messages_total", group=GROUP, outcome="retry") == retried
-    assert counted("dropgate_dead_letters_total", group=GROUP) == 0
+    assert counted("dropgate_messages_total", group=group, outcome="retry") == retried
+    assert counted("dropgate_dead_letters_total", group=group) == 0
     assert len(await stage.orders([it.reservation_id for it in (*fenced.candidates, *unknown.candidates)])) == 0
     assert (await stage.ledger()).sql.awaiting_payment == 1
 

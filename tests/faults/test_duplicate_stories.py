@@ -18,9 +18,10 @@ from service.ports.messaging import Delivery, RetryAfter
 from service.ports.orders import LEADER_LEASE
 from tests.fixtures.seams import away
 from tests.fixtures.sql import rules
+from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import SALE, Process, Stage, counted
 
-pytestmark = [pytest.mark.server, pytest.mark.faults]
+pytestmark = [pytest.mark.server, pytest.mark.faults, ON_BOTH_STACKS]
 
 WRITE_OFFS = "dropgate_write_offs_total"
 
