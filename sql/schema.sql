@@ -37,6 +37,10 @@ CREATE TABLE sales (
     PRIMARY KEY (id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
+CREATE INDEX sales_by_status ON sales (status, status_at_ms);
+
+CREATE INDEX sales_by_authority ON sales (authority);
+
 CREATE TABLE sale_epochs (
     sale_id VARBINARY(48) NOT NULL,
     epoch BIGINT NOT NULL,
@@ -132,9 +136,9 @@ CREATE TABLE payments (
 
 CREATE INDEX payments_by_outcome ON payments (outcome, received_at_ms);
 
-CREATE INDEX payments_by_reservation ON payments (reservation_id);
+CREATE INDEX payments_by_reservation ON payments (reservation_id, outcome);
 
-CREATE INDEX payments_by_sale ON payments (sale_id);
+CREATE INDEX payments_by_sale ON payments (sale_id, status, outcome);
 
 CREATE TABLE refunds (
     payment_id VARBINARY(255) NOT NULL,
@@ -162,7 +166,7 @@ CREATE TABLE stock_movements (
     FOREIGN KEY(sale_id) REFERENCES sales (id)
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
-CREATE INDEX stock_movements_by_sale ON stock_movements (sale_id);
+CREATE INDEX stock_movements_by_sale ON stock_movements (sale_id, delta);
 
 CREATE TABLE adjustments (
     id VARBINARY(255) NOT NULL,
@@ -177,6 +181,10 @@ CREATE TABLE adjustments (
 )ENGINE=InnoDB CHARSET=utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX adjustments_by_sale ON adjustments (sale_id);
+
+CREATE INDEX adjustments_unapplied ON adjustments (applied, at_ms);
+
+CREATE INDEX adjustments_owed ON adjustments (owed_epoch);
 
 CREATE TABLE reviews (
     id VARBINARY(255) NOT NULL,

@@ -22,7 +22,7 @@ from service.adapters.sql.rows import (
 )
 from service.adapters.sql.sale_rows import lock_sales
 from service.adapters.sql.sale_transaction import SqlSaleTransaction
-from service.adapters.sql.statements import chunks
+from service.adapters.sql.statements import IN_THIS_ORDER, chunks
 from service.domain.event import Event
 from service.domain.ids import BatchId, BuyerId, EventId, ReservationId, SaleId
 from service.domain.ledger import SqlTerms
@@ -106,10 +106,10 @@ class SqlOrderStore:
         ]
         statement = (
             select(tables.owed_effects)
-            .join(tables.sales, sale.id == effect.sale_id)
+            .prefix_with(IN_THIS_ORDER, dialect="mysql")
+            .select_from(tables.sales.join(tables.owed_effects, sale.id == effect.sale_id))
             .where(effect.epoch == sale.epoch, sale.authority == str(Authority.REDIS))
             .where(not_(or_(false(), *left_out)))
-            .order_by(effect.sale_id, effect.reservation_id)
             .limit(limit)
         )
         return [owed_of_row(row) for row in await self._rows(statement)]
@@ -168,12 +168,17 @@ class SqlOrderStore:
         return await transactions.read(self._database, work, one_snapshot=True)
 
     async def unfinished_adjustments(self, before_ms: int, limit: int) -> Sequence[Adjustment]:
+        """Two statements, each with an index of its own: an OR of the two has none, and adjustments stay for ever."""
         row = tables.adjustments.c
-        unfinished = or_(row.applied == false(), row.owed_epoch.is_not(None))
-        statement = (
-            select(tables.adjustments).where(unfinished, row.at_ms < before_ms).order_by(row.at_ms, row.id).limit(limit)
-        )
-        return [adjustment_of_row(row) for row in await self._rows(statement)]
+        early = select(tables.adjustments).where(row.at_ms < before_ms).order_by(row.at_ms, row.id).limit(limit)
+
+        async def work(connection: AsyncConnection) -> list[AnyRow]:
+            unapplied = await connection.execute(early.where(row.applied == false()))
+            owed = await connection.execute(early.where(row.owed_epoch.is_not(None)))
+            return list({it.id: it for it in [*unapplied, *owed]}.values())
+
+        found = sorted(await transactions.read(self._database, work), key=lambda it: (it.at_ms, it.id))
+        return [adjustment_of_row(row) for row in found[:limit]]
 
     async def postpone_adjustments(self, ids: Sequence[str], at_ms: int) -> None:
         async def work(connection: AsyncConnection) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables, transactions
 from service.adapters.sql.database import Database
-from service.adapters.sql.statements import chunks
+from service.adapters.sql.statements import IN_THIS_ORDER, chunks
 from service.domain.sale import SaleStatus
 
 
@@ -30,7 +30,8 @@ class SqlRetention:
         over = or_(sale.older_deadline_ms.is_(None), sale.older_deadline_ms < settled_before_ms)
         statement = (
             select(row.batch_id)
-            .join(tables.sales, sale.id == row.sale_id)
+            .prefix_with(IN_THIS_ORDER, dialect="mysql")
+            .select_from(tables.sales.join(tables.batch_decisions, sale.id == row.sale_id))
             .where(sale.status == str(SaleStatus.SETTLED), sale.status_at_ms < settled_before_ms, over)
             .limit(limit)
         )

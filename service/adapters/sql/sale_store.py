@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import authority, migrate, snapshot, tables, transactions, unlinks
 from service.adapters.sql.database import Database, Lane
 from service.adapters.sql.rows import (
+    AnyRow,
     Values,
     key_of_row,
     sale_of_row,
@@ -61,10 +62,18 @@ class SqlSaleStore:
         return sale_of_row(rows[0]) if rows else None
 
     async def sales(self) -> Sequence[Sale]:
+        """Two statements, each by the index over states: settled sales stay for ever, and this is read all the time."""
         row = tables.sales.c
-        settled = row.status == str(SaleStatus.SETTLED)
-        statement = select(tables.sales).order_by(settled, row.status_at_ms.desc(), row.id).limit(SALES_READ_MAX)
-        return [sale_of_row(row) for row in await transactions.read_rows(self._database, statement, lane=Lane.VIEW)]
+        newest = select(tables.sales).order_by(row.status_at_ms.desc(), row.id)
+
+        async def work(connection: AsyncConnection) -> list[AnyRow]:
+            live = (await connection.execute(newest.where(_is_unsettled()).limit(SALES_READ_MAX))).all()
+            settled = newest.where(row.status == str(SaleStatus.SETTLED)).limit(SALES_READ_MAX - len(live))
+            # one that is settled between the two is in both
+            return list({it.id: it for it in [*live, *await connection.execute(settled)]}.values())
+
+        found = [sale_of_row(it) for it in await transactions.read(self._database, work, lane=Lane.VIEW)]
+        return sorted(found, key=lambda sale: sale.status is SaleStatus.SETTLED)
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
         async def work(connection: AsyncConnection) -> bool:
@@ -226,8 +235,13 @@ async def _locked(connection: AsyncConnection, sale_id: SaleId) -> Sale:
 
 
 async def _unsettled(connection: AsyncConnection) -> int:
-    statement = select(func.count()).select_from(tables.sales).where(tables.sales.c.status != str(SaleStatus.SETTLED))
+    statement = select(func.count()).select_from(tables.sales).where(_is_unsettled())
     return int((await connection.execute(statement)).scalar() or 0)
+
+
+def _is_unsettled() -> ColumnElement[bool]:
+    """As a list, which has an index, where `!=` has none."""
+    return tables.sales.c.status.in_([str(status) for status in SaleStatus if status is not SaleStatus.SETTLED])
 
 
 async def _update(connection: AsyncConnection, sale_id: SaleId, values: Values) -> None:

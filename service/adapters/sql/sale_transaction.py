@@ -24,7 +24,7 @@ from service.adapters.sql.rows import (
     values_of_owed,
     values_that_change,
 )
-from service.adapters.sql.statements import chunks, insert_or_ignore
+from service.adapters.sql.statements import BY_KEY, chunks, insert_or_ignore
 from service.domain.errors import InvariantBroken
 from service.domain.event import Event
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId
@@ -33,9 +33,6 @@ from service.domain.reservation import Status
 from service.domain.sale import Sale
 from service.domain.stock import Effect
 from service.ports.orders import Adjustment, StockMovement
-
-BY_KEY = "FORCE INDEX (PRIMARY)"
-"""MariaDB may prefer the index over states for one order's UPDATE, and would then wait for locks of other orders."""
 
 
 class SqlSaleTransaction(SqlPayments):

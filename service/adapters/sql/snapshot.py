@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import and_, delete, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables
 from service.adapters.sql.rows import record_of_row
 from service.adapters.sql.sale_rows import lock_sale
+from service.adapters.sql.statements import chunks
 from service.domain.ids import SaleId
 from service.domain.sale import Authority
 from service.domain.stock import Record
@@ -26,20 +27,25 @@ async def take(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> Snap
     sale = await lock_sale(connection, sale_id)
     if sale is None or (sale.authority, sale.epoch) != (Authority.LOADING, epoch):
         return None
+    records = await _records(connection, sale_id)
     await _settle(connection, sale_id, epoch)
-    return Snapshot(available=sale.available, records=await _records(connection, sale_id))
+    return Snapshot(available=sale.available, records=records)
 
 
 async def _settle(connection: AsyncConnection, sale_id: SaleId, epoch: int) -> None:
     """What is owed to Redis up to this epoch is in the snapshot: as stock, or as an id that ended. Not applied again.
 
-    This epoch's too: what was committed while `loading`, before this lock was taken, owes in it.
+    This epoch's too: what was committed while `loading`, before this lock was taken, owes in it. Read first, changed
+    by key, and last: a range that REPEATABLE READ changes is locked with the gaps around it, and other sales would
+    wait for as long as the reading takes. Nothing comes to be owed meanwhile: that takes this sale's lock.
     """
     effect, adjustment = tables.owed_effects.c, tables.adjustments.c
-    effects = and_(effect.sale_id == sale_id, effect.epoch <= epoch)
-    increases = and_(adjustment.sale_id == sale_id, adjustment.owed_epoch <= epoch)
-    await connection.execute(delete(tables.owed_effects).where(effects))
-    await connection.execute(update(tables.adjustments).where(increases).values(owed_epoch=None))
+    owed = select(effect.reservation_id).where(effect.sale_id == sale_id, effect.epoch <= epoch)
+    for chunk in chunks((await connection.execute(owed)).scalars().all()):
+        await connection.execute(delete(tables.owed_effects).where(effect.reservation_id.in_(chunk)))
+    increases = select(adjustment.id).where(adjustment.sale_id == sale_id, adjustment.owed_epoch <= epoch)
+    for chunk in chunks((await connection.execute(increases)).scalars().all()):
+        await connection.execute(update(tables.adjustments).where(adjustment.id.in_(chunk)).values(owed_epoch=None))
 
 
 async def _records(connection: AsyncConnection, sale_id: SaleId) -> list[Record]:

@@ -13,6 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 CHUNK = 500
 """Ids of one IN list: SQLite takes 32,766 variables (999 before 3.32), and a longer list does not get faster."""
 
+BY_KEY = "FORCE INDEX (PRIMARY)"
+"""Of an UPDATE whose other conditions have an index, too: MariaDB may prefer that one, and would then lock rows of
+others, and wait for theirs."""
+IN_THIS_ORDER = "STRAIGHT_JOIN"
+"""Of a SELECT with a LIMIT: MariaDB may begin with the other table, and read all of it to find nothing."""
+
 T = TypeVar("T")
 
 

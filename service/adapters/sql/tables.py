@@ -81,6 +81,10 @@ sales = _table(
     _word("lost_replid", nullable=True, length=64),
     _time("lost_at_ms", nullable=True),
     _time("created_at_ms"),
+    # each process's view, twice a second: settled sales stay for ever; retention
+    Index("sales_by_status", "status", "status_at_ms"),
+    # the sweep of owed effects: sales under Redis
+    Index("sales_by_authority", "authority"),
 )
 
 sale_epochs = _table(
@@ -173,11 +177,11 @@ payments = _table(
     _time("received_at_ms"),
     _time("resolved_at_ms", nullable=True),
     # the order transaction: payments that came before their order
-    Index("payments_by_reservation", "reservation_id"),
+    Index("payments_by_reservation", "reservation_id", "outcome"),
     # the sweep of waiting payments
     Index("payments_by_outcome", "outcome", "received_at_ms"),
-    # the ledger
-    Index("payments_by_sale", "sale_id"),
+    # the ledger: counted in the index alone
+    Index("payments_by_sale", "sale_id", "status", "outcome"),
 )
 
 refunds = _table(
@@ -203,8 +207,8 @@ stock_movements = _table(
     Column("delta", BigInteger, nullable=False),
     _reservation_id(nullable=True),
     _time("at_ms"),
-    # the ledger's sum
-    Index("stock_movements_by_sale", "sale_id"),
+    # the ledger's sum, in the index alone
+    Index("stock_movements_by_sale", "sale_id", "delta"),
 )
 
 adjustments = _table(
@@ -216,8 +220,11 @@ adjustments = _table(
     Column("owed_epoch", BigInteger, nullable=True),
     _units("owed_units"),
     _time("at_ms"),
-    # the load of a sale
+    # the ledger
     Index("adjustments_by_sale", "sale_id"),
+    # the sweep of unfinished adjustments: not applied, or owed to Redis
+    Index("adjustments_unapplied", "applied", "at_ms"),
+    Index("adjustments_owed", "owed_epoch"),
 )
 
 reviews = _table(

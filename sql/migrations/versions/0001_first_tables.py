@@ -67,6 +67,8 @@ def sales() -> None:
         sa.Column("created_at_ms", sa.BigInteger(), nullable=False),
         **INNODB,
     )
+    op.create_index("sales_by_status", "sales", ["status", "status_at_ms"])
+    op.create_index("sales_by_authority", "sales", ["authority"])
 
 
 def sale_epochs() -> None:
@@ -168,8 +170,8 @@ def payments() -> None:
         **INNODB,
     )
     op.create_index("payments_by_outcome", "payments", ["outcome", "received_at_ms"])
-    op.create_index("payments_by_reservation", "payments", ["reservation_id"])
-    op.create_index("payments_by_sale", "payments", ["sale_id"])
+    op.create_index("payments_by_reservation", "payments", ["reservation_id", "outcome"])
+    op.create_index("payments_by_sale", "payments", ["sale_id", "status", "outcome"])
 
 
 def refunds() -> None:
@@ -199,7 +201,7 @@ def stock_movements() -> None:
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         **INNODB,
     )
-    op.create_index("stock_movements_by_sale", "stock_movements", ["sale_id"])
+    op.create_index("stock_movements_by_sale", "stock_movements", ["sale_id", "delta"])
 
 
 def adjustments() -> None:
@@ -215,6 +217,8 @@ def adjustments() -> None:
         **INNODB,
     )
     op.create_index("adjustments_by_sale", "adjustments", ["sale_id"])
+    op.create_index("adjustments_unapplied", "adjustments", ["applied", "at_ms"])
+    op.create_index("adjustments_owed", "adjustments", ["owed_epoch"])
 
 
 def reviews() -> None:
