@@ -61,7 +61,7 @@ LOOP_ITEM_FAILURES = Counter(
     "Sales or rows that failed in a background loop while the others went on. Alarm if it grows for minutes",
     ["loop"],
 )
-REDIS_CALLS = Gauge("dropgate_redis_calls", "Calls to Redis of this process: under way, or waiting for a connection")
+REDIS_IN_USE = Gauge("dropgate_redis_connections_in_use", "Connections to Redis in use: each carries one call")
 SALES = Gauge("dropgate_sales", "Sales that are not settled, as this process sees them. Alarm above 1000")
 UNLINKS_OWED = Gauge("dropgate_unlinks_owed", "Ended epochs whose keys in Redis are due to be unlinked, 100 or more")
 EVENTS_SENT = Counter("dropgate_events_sent_total", "Outbox events given to the broker")

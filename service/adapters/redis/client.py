@@ -17,9 +17,11 @@ from service.adapters.redis.options import RedisOptions
 from service.adapters.redis.pool import Pool, PoolFull
 from service.adapters.redis.url import parse
 from service.domain.errors import StockRefused, StockUnavailable
-from service.observability import metrics
 
 __all__ = ["RedisClient", "RedisOptions"]
+
+FRESH_S = 0.5
+"""A connection so young leads to the server that is meant now."""
 
 _FULL = "raise DROPGATE_REDIS_POOL_MAX if this stays while Redis answers quickly"
 
@@ -36,22 +38,21 @@ class RedisClient:
         """Send it once. StockRefused: it was not done. Another StockUnavailable: it may have been.
 
         NoScriptError passes: that script did not run."""
-        with metrics.REDIS_CALLS.track_inprogress():
-            connection = await self._connection()
-            answered = False
-            try:
-                reply = await self._ask(connection, command)
-                answered = True
-            finally:
-                await self._pool.give_back(connection, keep=answered)
+        connection = await self._connection()
+        answered = False
+        try:
+            reply = await self._ask(connection, command)
+            answered = True
+        finally:
+            await self._pool.give_back(connection, keep=answered)
         if isinstance(reply, RedisError):
             await self._refuse(reply)
         return reply
 
     async def look_again(self) -> None:
-        """Connections that are open stay for the calls on them; whoever comes next gets a new one, to the master of
-        then."""
-        await self._pool.forget()
+        """The next calls go to the server of now: on connections that are no older than FRESH_S. Calls under way are not
+        disturbed."""
+        await self._pool.forget(older_than_s=FRESH_S)
 
     async def healthy(self) -> bool:
         """Whether the server answers a PING within its time-out."""
@@ -97,5 +98,5 @@ class RedisClient:
         if isinstance(error, NoScriptError):
             raise error
         if trouble.is_change_of_role(error):
-            await self.look_again()
+            await self._pool.forget()
         raise trouble.refusal(error) from error

@@ -9,10 +9,14 @@ pool.
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
+
+from service.observability import metrics
 
 Open = Callable[[], Awaitable[AbstractConnection]]
 
@@ -30,10 +34,10 @@ class Pool:
         self._wait_s = wait_s
         self._places = asyncio.Semaphore(size)
         self._idle: list[AbstractConnection] = []
-        self._age = 0
-        """How often the pool was told to forget."""
-        self._age_of: dict[AbstractConnection, int] = {}
-        """What it was when a connection began to be opened; idle ones and those in use."""
+        self._opened_at_s: dict[AbstractConnection, float] = {}
+        """Of idle ones and of those in use: when opening began."""
+        self._valid_from_s = -math.inf
+        """What was opened before is closed when it comes back."""
         self.in_use = 0
 
     async def take(self) -> AbstractConnection:
@@ -45,27 +49,28 @@ class Pool:
                 if await _is_usable(connection):
                     return connection
                 await self._close(connection)
-            age = self._age
+            began_s = time.monotonic()
             connection = await self._open()
         except BaseException:
             self._give_place_back()
             raise
-        self._age_of[connection] = age
+        self._opened_at_s[connection] = began_s
         return connection
 
     async def give_back(self, connection: AbstractConnection, *, keep: bool) -> None:
         """`keep`: the reply was read to its end. Otherwise nobody else shall find it there."""
         self._give_place_back()
-        if keep and connection.is_connected and self._age_of[connection] == self._age:
+        if keep and connection.is_connected and self._opened_at_s[connection] >= self._valid_from_s:
             self._idle.append(connection)
         else:
             await self._close(connection)
 
-    async def forget(self) -> None:
-        """Whoever takes one from now on gets a new one."""
-        idle, self._idle = self._idle, []
-        self._age += 1
-        for connection in idle:
+    async def forget(self, *, older_than_s: float = 0.0) -> None:
+        """Whoever takes one from now on gets none that is older."""
+        self._valid_from_s = max(self._valid_from_s, time.monotonic() - older_than_s)
+        idle = self._idle
+        self._idle = [it for it in idle if self._opened_at_s[it] >= self._valid_from_s]
+        for connection in set(idle).difference(self._idle):
             await self._close(connection)
 
     async def _take_place(self) -> None:
@@ -75,13 +80,15 @@ class Pool:
         except TimeoutError:
             raise PoolFull from None
         self.in_use += 1
+        metrics.REDIS_IN_USE.inc()
 
     def _give_place_back(self) -> None:
         self.in_use -= 1
+        metrics.REDIS_IN_USE.dec()
         self._places.release()
 
     async def _close(self, connection: AbstractConnection) -> None:
-        self._age_of.pop(connection, None)
+        self._opened_at_s.pop(connection, None)
         await connection.disconnect(nowait=True)
 
 

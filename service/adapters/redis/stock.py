@@ -43,8 +43,6 @@ BATCHES_MAX = 32
 LOAD_MAX = 500
 """Items a call, so that no script holds the slot for more than about a millisecond; more take several calls."""
 
-_ANOTHER_SERVER = frozenset({b"lost", b"refused"})
-
 _T = TypeVar("_T")
 
 
@@ -57,6 +55,9 @@ class RedisStock:
         self._scripts = load_scripts()
 
     async def server_ids(self, slot: Slot) -> ServerIds:  # noqa: ARG002 - one server holds all slots here
+        """Of the server that is meant now: after a failover the old master goes on answering whoever is still
+        connected."""
+        await self._client.look_again()
         found = info.parsed(await self._client.execute("INFO", "server", "replication"))
         try:
             return ServerIds(run_id=found["run_id"], replid=found["master_replid"])
@@ -175,10 +176,12 @@ class RedisStock:
         await self._client.close()
 
     async def _run(self, script: Script, slot: Slot, *arguments: Argument) -> Reply:
+        """`lost` is believed from a fresh connection only: an old one may lead to a master that has a successor. It says
+        that nothing was written, so it may be asked again."""
         reply = await script.run(self._client, slot, *arguments)
-        if reply[0] in _ANOTHER_SERVER:
-            # This connection may be to a master that was demoted, while the others' are to its successor.
+        if reply[0] == b"lost":
             await self._client.look_again()
+            reply = await script.run(self._client, slot, *arguments)
         return reply
 
     async def _batches(self, slot: Slot, *arguments: Argument) -> Batches | Lost:
