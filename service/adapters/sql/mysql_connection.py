@@ -28,6 +28,21 @@ class _BoundedConnection(Connection):  # type: ignore[misc] # it ships no types
         except TimeoutError:
             raise OperationalError(CR.CR_SERVER_LOST, f"No answer to a ping within {PING_S} s") from None
 
+    def _ensure_alive(self) -> None:
+        """Before each command."""
+        self._forget_closed()
+        super()._ensure_alive()
+
+    async def ensure_closed(self) -> None:
+        self._forget_closed()
+        await super().ensure_closed()
+
+    def _forget_closed(self) -> None:
+        """To a server that has gone uvloop lets nothing be written, and raises a RuntimeError that neither aiomysql nor
+        SQLAlchemy expects."""
+        if self._writer is not None and self._writer.transport.is_closing():
+            self.close()
+
     def abandon(self) -> None:
         """Nobody waits for an answer any more. Closing alone would keep the socket until its last byte is sent, which
         through a dead network takes a quarter of an hour."""
