@@ -157,9 +157,11 @@ def _progress(*, quiet: bool) -> Iterator[Progress | None]:
 
 
 def _print(found: Replay) -> None:
+    from rich.markup import escape
+
     if found.items:
         columns = ("outcome", "batch or id", "sale", "age", "reservations", "why")
-        rows = replay_rows(found)
+        rows = [[escape(cell) for cell in row] for row in replay_rows(found)]
         title = f"Replay of {found.scope.source}" + (": a dry run" if found.dry_run else f": {found.id}")
         console().print(table(title, columns, rows, whole_words=("outcome", "age")))
     say(next_step(found))

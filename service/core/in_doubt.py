@@ -34,29 +34,29 @@ class InDoubtFinder:
         self._clock = clock
 
     async def find(self, scope: Scope) -> Looked:
+        sale = None if scope.sale_id is None else await self._directory.current(scope.sale_id)
         if not scope.names_ids:
-            return await self._listed(scope)
+            return await self._listed(scope, self._directory.all() if sale is None else [sale])
         cases = await self._of_reservations(scope)
         known = {case.item.batch_id for case in cases} - {None}
-        cases += [case for case in await self._of_batches(scope) if case.item.batch_id not in known]
+        if sale is not None:
+            cases += [case for case in await self._of_batches(sale, scope.batch_ids) if case.item.batch_id not in known]
         now_ms = self._clock.now_ms()
         return bounded((if_old_enough(case, scope, now_ms) for case in cases), BATCHES_MAX)
 
     # --- nothing named: what the slots list ---------------------------------------------------------------------------
 
-    async def _listed(self, scope: Scope) -> Looked:
+    async def _listed(self, scope: Scope, sales: Sequence[Sale]) -> Looked:
         before_ms = self._clock.now_ms() - scope.older_than_s * 1000 if scope.older_than_s else TIME_MAX_MS
         cases: list[Case] = []
-        for sale in await self._sales(scope):
+        for sale in sales:
+            if sale.authority is not Authority.REDIS:
+                continue
             for slot in slots_of(sale.id, sale.epoch, sale.segments):
                 cases += await self._of_slot(sale, slot, before_ms, BATCHES_MAX + 1 - len(cases))
                 if len(cases) > BATCHES_MAX:
-                    return Looked(cases=tuple(cases[:BATCHES_MAX]), more=True)
-        return Looked(cases=tuple(cases), more=False)
-
-    async def _sales(self, scope: Scope) -> list[Sale]:
-        known = self._directory.all() if scope.sale_id is None else [await self._directory.current(scope.sale_id)]
-        return [sale for sale in known if sale.authority is Authority.REDIS]
+                    return bounded(cases, BATCHES_MAX)
+        return bounded(cases, BATCHES_MAX)
 
     async def _of_slot(self, sale: Sale, slot: Slot, before_ms: int, limit: int) -> list[Case]:
         try:
@@ -82,19 +82,15 @@ class InDoubtFinder:
             cases += await self._of_ids(queued.sale, segment, [batch_id]) or [_without_batch(queued)]
         return cases
 
-    async def _of_batches(self, scope: Scope) -> list[Case]:
-        if not scope.batch_ids or scope.sale_id is None:
-            return []
-        sale = await self._directory.current(scope.sale_id)
+    async def _of_batches(self, sale: Sale, batch_ids: Sequence[BatchId]) -> list[Case]:
         segments = sale.segments if sale.authority is Authority.REDIS else 0
         cases: list[Case] = []
         for segment in range(segments):
-            cases += await self._of_ids(sale, segment, scope.batch_ids)
+            cases += await self._of_ids(sale, segment, batch_ids)
         found = {case.item.batch_id for case in cases}
         unread = next((case.item.why for case in cases if case.item.batch_id is None), None)
-        return cases + [
-            await self._named.batch(sale, batch_id, unread) for batch_id in scope.batch_ids if batch_id not in found
-        ]
+        missing = [batch_id for batch_id in batch_ids if batch_id not in found]
+        return cases + [await self._named.batch(sale, batch_id, unread) for batch_id in missing]
 
     async def _of_ids(self, sale: Sale, segment: int, batch_ids: Sequence[BatchId]) -> list[Case]:
         slot = Slot(sale_id=sale.id, segment=segment, epoch=sale.epoch)

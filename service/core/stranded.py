@@ -23,8 +23,9 @@ from service.core.standings import Standings
 from service.domain.batch import BatchMessage, decode_batch
 from service.domain.errors import NotFound, UndecodableMessage, UnknownSchema
 from service.domain.ids import BatchId, ReservationId
-from service.domain.replay import BATCHES_MAX, LOOK_MAX, Item, Outcome, ReplayId, Scope, Source
+from service.domain.replay import BATCHES_MAX, LOOK_MAX, Item, Now, Outcome, ReplayId, Scope, Source
 from service.domain.replay_plan import MessageFacts, plan_message
+from service.domain.reservation import Status
 from service.domain.sale import Sale
 from service.ports.clock import Clock
 from service.ports.messaging import Transport
@@ -72,7 +73,7 @@ class StrandedFinder:
             await self._look(search, message)
             if search.acting > BATCHES_MAX:
                 break
-        cut_off = len(messages) >= LOOK_MAX
+        cut_off = len(messages) >= LOOK_MAX or search.acting > BATCHES_MAX
         missed = await self._missed(search, cut_off=cut_off)
         return bounded([*search.cases, *missed], BATCHES_MAX, more=cut_off)
 
@@ -144,24 +145,23 @@ class StrandedFinder:
     # --- named, and in no message -------------------------------------------------------------------------------------
 
     async def _missed(self, search: _Search, *, cut_off: bool) -> list[Case]:
-        scope, name = search.scope, NAMES[search.scope.source]
-        unseen = f"It is in none of the first {LOOK_MAX} messages." if cut_off else None
-        cases = []
-        for id_ in scope.reservation_ids:
+        """`cut_off`: there are more messages than were looked at."""
+        outcome = Outcome.WAITING if cut_off else Outcome.REFUSED
+        where = f"It is in no {NAMES[search.scope.source]}{' that was looked at' if cut_off else ''}."
+        cases: list[Case] = []
+        for id_ in search.scope.reservation_ids:
             if id_ not in search.reservations:
-                known = await self._named.reservation(scope, id_)
-                why = f"It is queued, and in no {name}: look at the source {Source.IN_DOUBT}."
-                cases.append(_missing(unseen or why, unseen, id_, known) if isinstance(known, Queued) else known)
-        for batch_id in scope.batch_ids:
-            if batch_id not in search.batches:
-                outcome = Outcome.REFUSED if unseen is None else Outcome.WAITING
-                cases.append(Case(item=Item(outcome=outcome, why=unseen or f"It is in no {name}.", batch_id=batch_id)))
-        return cases
+                known = await self._named.reservation(search.scope, id_)
+                cases.append(_queued(outcome, where, known) if isinstance(known, Queued) else known)
+        missed = [batch_id for batch_id in search.scope.batch_ids if batch_id not in search.batches]
+        return cases + [Case(item=Item(outcome=outcome, why=where, batch_id=batch_id)) for batch_id in missed]
 
 
-def _missing(why: str, unseen: str | None, id_: ReservationId, known: Queued) -> Case:
-    outcome = Outcome.REFUSED if unseen is None else Outcome.WAITING
-    return left_alone(outcome, why, id_, sale_id=known.sale.id)
+def _queued(outcome: Outcome, where: str, queued: Queued) -> Case:
+    id_ = queued.record.reservation_id
+    now = Now(reservation_id=id_, standing=Status.QUEUED)
+    why = f"It is queued. {where} Look at the source {Source.IN_DOUBT}."
+    return left_alone(outcome, why, id_, sale_id=queued.sale.id, now=now)
 
 
 def _act(outcome: Outcome, facts: MessageFacts) -> Act | None:

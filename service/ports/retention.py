@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Retention(Protocol):
-    """Orders, payments, refunds, audit, reviews and the ledger (`stock_movements`) stay: they are the books."""
+    """Orders, payments, refunds, audit, replays, reviews, the ledger (`stock_movements`) stay: they are the books."""
 
     async def forget_sent_events(self, created_before_ms: int, limit: int) -> int:
         """Outbox rows that were sent, the oldest first; how many went."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Update, and_, delete, insert, select, update
+from sqlalchemy import Update, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import tables, transactions
@@ -102,18 +102,13 @@ class SqlReplayStore:
 
 
 async def _claim(connection: AsyncConnection, message_id: str, replay_id: ReplayId, at_ms: int) -> ReplayId:
-    """Who has it now: this replay, or another one whose claim is alive. What is past goes."""
+    """Who has it now: this replay, or another one whose claim is alive. What is past goes first."""
     row = tables.replay_claims.c
+    await connection.execute(delete(tables.replay_claims).where(row.claimed_at_ms <= at_ms - CLAIM_MS))
     mine: Values = {"message_id": message_id, "replay_id": replay_id, "claimed_at_ms": at_ms}
     await insert_or_ignore(connection, tables.replay_claims, [mine])
-    locked = select(tables.replay_claims).where(row.message_id == message_id).with_for_update()
-    found = (await connection.execute(locked)).one()
-    if found.claimed_at_ms > at_ms - CLAIM_MS:
-        return ReplayId(found.replay_id)
-    await connection.execute(update(tables.replay_claims).where(row.message_id == message_id).values(**mine))
-    past = and_(row.claimed_at_ms <= at_ms - CLAIM_MS, row.message_id != message_id)
-    await connection.execute(delete(tables.replay_claims).where(past))
-    return replay_id
+    holder = await connection.execute(select(row.replay_id).where(row.message_id == message_id).with_for_update())
+    return ReplayId(holder.scalar_one())
 
 
 def _update(replay_id: ReplayId, position: int, item: Item) -> Update:
