@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from service.core.replay_acts import ReplayActs, resumed_by
 from service.core.replay_cases import Case, Finder, Looked, Resume
 from service.domain.errors import InvalidRequest, NotFound, Unavailable
-from service.domain.replay import Item, Outcome, Replay, ReplayId, Scope, Source, new_replay_id
+from service.domain.replay import Item, Outcome, Replay, ReplayId, Scope, Source, is_replay_id, new_replay_id
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import log, warn
@@ -67,7 +67,7 @@ class ReplayService:
     async def get(self, replay_id: ReplayId) -> Replay:
         """A replay that acted, each reservation as it stands now. What was pending has ended once its reservations say
         so. NotFound."""
-        stored = await self._store.replay(replay_id)
+        stored = await self._store.replay(replay_id) if is_replay_id(replay_id) else None
         if stored is None:
             raise NotFound("replay", replay_id)
         return replace(stored, items=tuple([await self._acts.as_it_stands(item) for item in stored.items]))

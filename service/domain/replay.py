@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -162,9 +163,16 @@ class Replay:
         return not any(item.outcome in open_ for item in self.items)
 
 
+_REPLAY_ID = re.compile(r"rp-[0-9a-f]{20}")
+
+
 def new_replay_id() -> ReplayId:
     """80 random bits."""
     return ReplayId(f"rp-{secrets.token_hex(10)}")
+
+
+def is_replay_id(text: str) -> bool:
+    return _REPLAY_ID.fullmatch(text) is not None
 
 
 # --- how a reservation stands -----------------------------------------------------------------------------------------

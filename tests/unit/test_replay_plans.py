@@ -21,6 +21,7 @@ from service.domain.replay import (
     Source,
     Standing,
     batch_may_yet_win,
+    is_replay_id,
     new_replay_id,
     outcome_of,
     settle,
@@ -287,4 +288,9 @@ def test_an_item_is_called_by_its_batch_its_message_or_the_id_that_was_named() -
 
 
 def test_replays_have_ids_of_their_own() -> None:
-    assert len({new_replay_id() for _ in range(100)}) == 100
+    ids = {new_replay_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(is_replay_id(id_) for id_ in ids)
+    assert not any(
+        is_replay_id(text) for text in ("", "rp-", "rp-" + "A" * 20, "rp-" + "0" * 21, "rp-" + "0" * 19 + "\n")
+    )

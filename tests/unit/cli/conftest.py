@@ -21,6 +21,7 @@ from service.domain.sale import Authority, Sale, SaleRules, SaleStatus
 from service.domain.stock import SlotCount
 from service.ports.orders import ApiKey
 from service.settings import Settings
+from tests.unit.cli.replays import FakeReplays
 
 KEYS = ("create_key", "list_keys", "revoke_key")
 
@@ -163,6 +164,7 @@ class FakeBootstrap:
 
     sales: FakeSales = field(default_factory=FakeSales)
     ledgers: FakeLedgers = field(default_factory=FakeLedgers)
+    replays: FakeReplays = field(default_factory=FakeReplays)
     problem: str | None = None
     made_topics: list[str] = field(default_factory=list)
     missing_topics: list[str] = field(default_factory=list)

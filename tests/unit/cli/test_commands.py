@@ -153,5 +153,5 @@ def test_version_is_one_line(dropgate):
 
 def test_help_names_every_command(dropgate):
     shown = dropgate("--help").stdout
-    for command in ("demo", "dev", "serve", "consume", "keeper", "sale", "audit", "topics", "migrate", "key"):
+    for command in ("demo", "dev", "serve", "consume", "keeper", "sale", "audit", "replay", "topics", "migrate", "key"):
         assert command in shown
