@@ -174,7 +174,7 @@ class SqlOrderStore:
 
         async def work(connection: AsyncConnection) -> list[AnyRow]:
             unapplied = await connection.execute(early.where(row.applied == false()))
-            owed = await connection.execute(early.where(row.owed_epoch.is_not(None)))
+            owed = await connection.execute(early.where(row.owed_epoch > 0))  # IS NOT NULL has no index on SQLite
             return list({it.id: it for it in [*unapplied, *owed]}.values())
 
         found = sorted(await transactions.read(self._database, work), key=lambda it: (it.at_ms, it.id))

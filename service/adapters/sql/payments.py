@@ -40,7 +40,11 @@ class SqlPayments:
 
     async def waiting_payments_of(self, ids: Sequence[ReservationId]) -> Sequence[StoredPayment]:
         payments = tables.payments
-        statement = select(payments).where(payments.c.outcome == str(PaymentOutcome.WAITING))
+        statement = (
+            select(payments)
+            .with_hint(payments, "FORCE INDEX (payments_by_reservation)", dialect_name="mysql")
+            .where(payments.c.outcome == str(PaymentOutcome.WAITING))
+        )
         rows = await rows_in(self._connection, statement, payments.c.reservation_id, ids)
         found = [payment_of_row(row) for row in rows]
         return sorted(found, key=lambda stored: (stored.received_at_ms, stored.payment.id))

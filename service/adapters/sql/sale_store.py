@@ -21,7 +21,7 @@ from service.adapters.sql.rows import (
 )
 from service.adapters.sql.sale_rows import lock_sale
 from service.adapters.sql.sale_transaction import SqlSaleTransaction
-from service.adapters.sql.statements import insert_or_ignore
+from service.adapters.sql.statements import BY_KEY, insert_or_ignore
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
@@ -64,7 +64,7 @@ class SqlSaleStore:
     async def sales(self) -> Sequence[Sale]:
         """Two statements, each by the index over states: settled sales stay for ever, and this is read all the time."""
         row = tables.sales.c
-        newest = select(tables.sales).order_by(row.status_at_ms.desc(), row.id)
+        newest = select(tables.sales).order_by(row.status_at_ms.desc(), row.id.desc())
 
         async def work(connection: AsyncConnection) -> list[AnyRow]:
             live = (await connection.execute(newest.where(_is_unsettled()).limit(SALES_READ_MAX))).all()
@@ -115,6 +115,7 @@ class SqlSaleStore:
         row = tables.sales.c
         statement = (
             update(tables.sales)
+            .with_hint(BY_KEY, dialect_name="mysql")
             .where(
                 row.id == sale_id,
                 row.authority == str(Authority.REDIS),
