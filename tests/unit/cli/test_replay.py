@@ -35,7 +35,8 @@ def an_item(outcome: Outcome = Outcome.PLANNED, **changes: object) -> Item:
     return replace(item, **changes)  # type: ignore[arg-type]
 
 
-def test_it_only_looks_unless_told_otherwise_and_says_how_to_act(dropgate, bootstrap):
+def test_it_only_looks_unless_told_otherwise_and_says_how_to_act(dropgate, bootstrap, monkeypatch):
+    monkeypatch.setattr("service.cli.replay_view._now_ms", lambda: NOW_MS)
     bootstrap.replays.items = [an_item()]
     result = dropgate(*LOOK)
     assert result.exit_code == 0
