@@ -50,13 +50,16 @@ class GrpcConsumer:
         self._closed = asyncio.Event()
 
     async def receive(self, max_messages: int, wait_s: float) -> Sequence[Delivery]:
-        """A poll that fails is BrokerUnavailable here, after which the next call begins another."""
+        """A poll that fails is BrokerUnavailable here, after which the next call begins another. So is one that nobody
+        can answer: in a black hole nothing fails for long, and a loop that hears nothing must not look like one that
+        has nothing to do."""
         deadline = asyncio.get_running_loop().time() + wait_s
         while not self._closed.is_set():
             if held := self._hand_out(max_messages):
                 return held
             left = deadline - asyncio.get_running_loop().time()
             if left <= 0 and self._poll is not None:
+                self.session.require_alive()
                 break
             await self._polled(max_messages, max(0.0, left))
         return []

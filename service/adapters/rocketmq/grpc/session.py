@@ -40,6 +40,11 @@ class Session:
         """One proxy at least gave a sign of life lately."""
         return self._link is not None and self._now_s() - self._alive_s < self._settings.deaf_after_s
 
+    def require_alive(self) -> None:
+        """BrokerUnavailable: there was no sign of life lately."""
+        if not self.is_alive:
+            raise BrokerUnavailable(self._settings.proxy, f"no sign of life for {self._now_s() - self._alive_s:.0f} s")
+
     async def open(self) -> None:
         """BrokerUnavailable or BrokerRefused: it is not open, and has to be opened again."""
         self._link = await self._opened(())
