@@ -1,6 +1,7 @@
 """Fixtures that several suites share."""
 
 pytest_plugins = [
+    "tests.fixtures.certificates",
     "tests.fixtures.processes",
     "tests.fixtures.proxy",
     "tests.fixtures.real_servers",

@@ -38,6 +38,7 @@ from service.domain.stock import (
     Won,
 )
 from service.ports.stock import Stock
+from tests.fixtures.acl import PASSWORD, USER, least_user
 from tests.fixtures.servers import RealServer
 from tests.fixtures.stock import batch, candidate, candidates, count, load, new_slot, record_of, refused, reserve
 
@@ -55,6 +56,7 @@ SERVERS = [
     pytest.param("memory", id="memory"),
     pytest.param("valkey", id="valkey", marks=pytest.mark.server),
     pytest.param("redis", id="redis", marks=pytest.mark.server),
+    pytest.param("least", id="redis, as the user with the least permissions", marks=pytest.mark.server),
 ]
 
 
@@ -65,10 +67,16 @@ async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
         double = MemoryStock(clock)
         yield Rig(double, clock, double.lose)
         return
-    server: RealServer = request.getfixturevalue(f"{request.param}_server")
-    client = RedisClient(server.url)
+    least = request.param == "least"
+    server: RealServer = request.getfixturevalue("redis_server" if least else f"{request.param}_server")
+    client = RedisClient(_as_least_user(server) if least else server.url)
     yield Rig(RedisStock(client, clock), clock, lambda: server.call("FLUSHALL"))
     await client.close()
+
+
+def _as_least_user(server: RealServer) -> str:
+    server.call(*least_user())
+    return server.url.replace("://", f"://{USER}:{PASSWORD}@")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,32 +16,6 @@ from service.adapters.sql.database import Database, DatabaseOptions
 from service.adapters.sql.mysql_tls import TlsFiles, context_of
 from service.domain.errors import StoreUnavailable
 from tests.servers.mariadb import MariaDB
-
-SERVER = """
-[req]
-distinguished_name = dn
-[dn]
-[ext]
-subjectAltName = IP:127.0.0.1
-"""
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Path:
-    """An authority, and a server's certificate of it for 127.0.0.1; and another authority."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    (tmp_path / "server.cnf").write_text(SERVER)
-    for name in ("ca", "other"):
-        new = ("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", f"/CN=Dropgate {name}")
-        openssl(*new, "-keyout", f"{name}.key", "-out", f"{name}.pem")
-    for name in ("server", "client"):
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", "csr")
-        by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "server.cnf", "-extensions", "ext")
-        openssl("x509", "-req", "-in", "csr", "-days", "1", *by, "-out", f"{name}.pem")
-    return tmp_path
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ class RedisClient:
         return reply
 
     async def look_again(self) -> None:
-        """The next calls go to the server of now: on connections that are no older than FRESH_S. Calls under way are not
-        disturbed."""
+        """The next calls go to the server of now: on connections that are no older than FRESH_S. Calls under way stay
+        undisturbed."""
         await self._pool.forget(older_than_s=FRESH_S)
 
     async def healthy(self) -> bool:
@@ -68,7 +68,7 @@ class RedisClient:
         return self._pool.in_use
 
     async def close(self) -> None:
-        await self._pool.forget()
+        await self._pool.close()
         await self._connector.close()
 
     async def _connection(self) -> AbstractConnection:

@@ -13,10 +13,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from service.adapters.redis import info
+from service.adapters.redis import info, trouble
 from service.adapters.redis.options import RedisOptions
 from service.adapters.redis.sentinel import Sentinels, ask
-from service.adapters.redis.trouble import not_connected
 from service.adapters.redis.url import RedisUrl, Server, UnixSocket, Watched
 from service.domain.errors import StockRefused
 
@@ -43,7 +42,8 @@ class Connector:
         self._tls = (options.tls or ssl.create_default_context()) if url.tls else None
         self._sentinels: Sentinels | None = None
         if isinstance(url.place, Watched):
-            self._sentinels = Sentinels(url.place, self._to_sentinel, timeout_s=options.connect_timeout_s)
+            ask = self._to_sentinel
+            self._sentinels = Sentinels(url.place, ask, tls=url.tls, timeout_s=options.connect_timeout_s)
 
     async def open(self) -> AbstractConnection:
         """Ready for a call. StockRefused: says why not, and the remedy."""
@@ -67,9 +67,9 @@ class Connector:
                 await connection.connect()  # type: ignore[no-untyped-call]
                 await self._greet(connection, place)
         except TimeoutError:
-            raise StockRefused("redis", f"no connection within {timeout_s:g} s") from None
+            raise trouble.silent(timeout_s, tls=self._url.tls) from None
         except (RedisError, OSError) as error:
-            raise not_connected(error) from error
+            raise trouble.not_connected(error, tls=self._url.tls) from error
 
     async def _greet(self, connection: AbstractConnection, server: Server | UnixSocket) -> None:
         """A first answer, before anything is asked that may happen: a server can refuse a connection that it took."""

@@ -12,11 +12,15 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
 from service.observability import metrics
+
+LEAVE_S = 0.5
+"""For the last words of TLS."""
 
 Open = Callable[[], Awaitable[AbstractConnection]]
 
@@ -60,7 +64,8 @@ class Pool:
     async def give_back(self, connection: AbstractConnection, *, keep: bool) -> None:
         """`keep`: the reply was read to its end. Otherwise nobody else shall find it there."""
         self._give_place_back()
-        if keep and connection.is_connected and self._opened_at_s[connection] >= self._valid_from_s:
+        opened_at_s = self._opened_at_s.get(connection, -math.inf)
+        if keep and connection.is_connected and opened_at_s >= self._valid_from_s:
             self._idle.append(connection)
         else:
             await self._close(connection)
@@ -72,6 +77,15 @@ class Pool:
         self._idle = [it for it in idle if self._opened_at_s[it] >= self._valid_from_s]
         for connection in set(idle).difference(self._idle):
             await self._close(connection)
+
+    async def close(self) -> None:
+        """What is idle takes its leave; what is in use is closed when it comes back."""
+        self._valid_from_s = math.inf
+        idle, self._idle = self._idle, []
+        self._opened_at_s.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_S):
+                await asyncio.gather(*[connection.disconnect() for connection in idle], return_exceptions=True)
 
     async def _take_place(self) -> None:
         try:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
+from service.adapters.redis.trouble import SILENT_TO_TLS, words
 from service.adapters.redis.url import Server, Watched
 from service.domain.errors import StockRefused
 
@@ -35,9 +36,10 @@ class _NoAnswer(Exception):
 class Sentinels:
     """`make` makes a connection to one of them, not yet connected. Who asks while a question is under way shares it."""
 
-    def __init__(self, watched: Watched, make: Make, *, timeout_s: float) -> None:
+    def __init__(self, watched: Watched, make: Make, *, tls: bool, timeout_s: float) -> None:
         self._watched = watched
         self._make = make
+        self._tls = tls
         self._timeout_s = timeout_s
         self._asking: asyncio.Task[Server] | None = None
 
@@ -69,7 +71,7 @@ class Sentinels:
 
     def _refused(self, refusals: Sequence[_NoAnswer]) -> StockRefused:
         """One that answered and said no tells more than one that is away."""
-        answered = [it for it in refusals if it.remedy != _AWAY]
+        answered = [it for it in refusals if it.remedy not in {_AWAY, SILENT_TO_TLS}]
         its = answered or refusals
         said = "; ".join(str(it) for it in its)
         return StockRefused("redis", f"no Sentinel names a master of {self._watched.service!r} ({said})", its[0].remedy)
@@ -85,9 +87,11 @@ class Sentinels:
         except ResponseError as error:
             raise _not_as_expected(sentinel, error) from None
         except TimeoutError:
-            raise _NoAnswer(sentinel, f"no answer within {self._timeout_s:g} s", _AWAY) from None
+            why = f"no answer within {self._timeout_s:g} s"
+            raise _NoAnswer(sentinel, why, SILENT_TO_TLS if self._tls else _AWAY) from None
         except (RedisError, OSError) as error:
-            raise _NoAnswer(sentinel, str(error) or type(error).__name__, _AWAY) from None
+            why, remedy = words(error)
+            raise _NoAnswer(sentinel, why, remedy or _AWAY) from None
         finally:
             await connection.disconnect(nowait=True)
 

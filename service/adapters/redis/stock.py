@@ -176,8 +176,8 @@ class RedisStock:
         await self._client.close()
 
     async def _run(self, script: Script, slot: Slot, *arguments: Argument) -> Reply:
-        """`lost` is believed from a fresh connection only: an old one may lead to a master that has a successor. It says
-        that nothing was written, so it may be asked again."""
+        """`lost` is believed from a fresh connection only: an old one may lead to a master that has a successor.
+        It says that nothing was written, so it may be asked again."""
         reply = await script.run(self._client, slot, *arguments)
         if reply[0] == b"lost":
             await self._client.look_again()

@@ -31,7 +31,10 @@ _REPLICA = Meaning(
     why="it is a replica, which takes no writes",
     remedy=f"name the master in {URL}, or the Sentinels, if this does not pass with a failover",
 )
-_MEANINGS = {
+_CERTIFICATE = Meaning(
+    why="it wants to see a certificate", remedy="set DROPGATE_REDIS_TLS_CERT and DROPGATE_REDIS_TLS_KEY"
+)
+_BY_CODE = {
     "LOADING": Meaning(why="it is reading its data from disk", remedy="it will answer by itself"),
     "BUSY": Meaning(
         why="it is busy with a script that does not end",
@@ -53,24 +56,26 @@ _MEANINGS = {
     "WRONGPASS": _USER,
 }
 _ROLE_CHANGES = frozenset({"READONLY", "LOADING", "MASTERDOWN"})
-
 _BY_TEXT = {
     "max number of clients reached": Meaning(
         why="it takes no more connections", remedy="raise its maxclients, or lower DROPGATE_REDIS_POOL_MAX"
     ),
     "invalid password": _USER,
     "without any password configured": _USER,
-    "certificate required": Meaning(
-        why="it wants to see a certificate", remedy="set DROPGATE_REDIS_TLS_CERT and DROPGATE_REDIS_TLS_KEY"
-    ),
-    "certificate_required": Meaning(
-        why="it wants to see a certificate", remedy="set DROPGATE_REDIS_TLS_CERT and DROPGATE_REDIS_TLS_KEY"
-    ),
+    "certificate required": _CERTIFICATE,
+    "certificate_required": _CERTIFICATE,
     "wrong version number": Meaning(
         why="it does not speak TLS on this port",
         remedy=f"name its tls-port in {URL}, or write redis in place of rediss",
     ),
 }
+
+_LOOK = "look at its server and the network to it"
+_CLOSED = ("Connection closed by server", "reset by peer")
+_CLOSED_WITHOUT_TLS = f"{_LOOK}, and write rediss in {URL} if this port speaks TLS"
+_CLOSED_WITH_TLS = f"{_LOOK}, and set DROPGATE_REDIS_TLS_CERT if it asks for a certificate"
+SILENT_TO_TLS = f"{_LOOK}, and write redis in place of rediss if this port speaks no TLS"
+"""A plain Redis waits for the end of a line, and TLS does not send one."""
 
 
 def is_reply(error: RedisError) -> bool:
@@ -84,29 +89,33 @@ def is_change_of_role(error: RedisError) -> bool:
 
 
 def refusal(error: RedisError) -> StockUnavailable:
-    """Of an error reply. An error from within a script, which may have written before it, has no code of these."""
-    meaning = _meaning_of(error)
-    return StockUnavailable("redis", str(error)) if meaning is None else StockRefused("redis", *_words(meaning, error))
+    """Of an error reply. One from within a script, which may have written before it, has none of these codes."""
+    why, remedy = words(error)
+    return StockUnavailable("redis", why) if remedy is None else StockRefused("redis", why, remedy)
 
 
 def in_doubt(error: Exception) -> StockUnavailable:
     """The call was sent, and there is no reply."""
-    return StockUnavailable("redis", *_words(_meaning_of(error), error))
+    return StockUnavailable("redis", *words(error))
 
 
-def not_connected(error: Exception) -> StockRefused:
+def not_connected(error: Exception, *, tls: bool) -> StockRefused:
     """Nothing was sent."""
-    return StockRefused("redis", *_words(_meaning_of(error), error))
+    why, remedy = words(error)
+    if remedy is None and any(part in why for part in _CLOSED):
+        remedy = _CLOSED_WITH_TLS if tls else _CLOSED_WITHOUT_TLS
+    return StockRefused("redis", why, remedy)
 
 
-def _words(meaning: Meaning | None, error: Exception) -> tuple[str, str | None]:
-    said = (str(error) or type(error).__name__).rstrip(".")
+def silent(timeout_s: float, *, tls: bool) -> StockRefused:
+    """Nothing was sent: there was no first answer."""
+    return StockRefused("redis", f"no connection within {timeout_s:g} s", SILENT_TO_TLS if tls else None)
+
+
+def words(error: Exception) -> tuple[str, str | None]:
+    """Why, and the remedy where one is known."""
+    said, meaning = (str(error) or type(error).__name__).rstrip("."), _meaning_of(error)
     return (said, None) if meaning is None else (f"{meaning.why} ({said})", meaning.remedy)
-
-
-def _code_of(error: RedisError) -> str:
-    """The first word of an error reply; of other errors, whatever they begin with."""
-    return error.status_code or str(error).partition(" ")[0]
 
 
 def _meaning_of(error: Exception) -> Meaning | None:
@@ -116,7 +125,12 @@ def _meaning_of(error: Exception) -> Meaning | None:
             why=f"its certificate is not trusted: {cause.verify_message}",
             remedy="name its authority by DROPGATE_REDIS_TLS_CA, and the server as its certificate does",
         )
-    if isinstance(error, RedisError) and _code_of(error) in _MEANINGS:
-        return _MEANINGS[_code_of(error)]
+    if isinstance(error, RedisError) and _code_of(error) in _BY_CODE:
+        return _BY_CODE[_code_of(error)]
     text = f"{error} {cause}".lower()
     return next((meaning for part, meaning in _BY_TEXT.items() if part in text), None)
+
+
+def _code_of(error: RedisError) -> str:
+    """The first word of an error reply; of other errors, whatever they begin with."""
+    return error.status_code or str(error).partition(" ")[0]
