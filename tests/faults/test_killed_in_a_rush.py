@@ -4,65 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from service.cli.dev import DevKeys
 from service.core.leadership import LEASE_TTL_MS
 from service.domain.reservation import Status
 from tests.fixtures.processes import DevProcess, Process, ServeProcess, command, eventually
+from tests.fixtures.rush import Rush, buyers, until
 from tests.fixtures.shop import Shop, Witness, id_of
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.slow]
 
 LIVE = {Status.QUEUED, Status.AWAITING_PAYMENT, Status.PAID}
-CONNECTIONS = 60
 
 Make = Callable[..., Any]
-
-
-@dataclass
-class Rush:
-    """Buyers who reserve at the same time, one unit each; `on_winner` is called as the winners are told."""
-
-    shop: Shop
-    sale: str
-    witness: Witness
-    on_winner: Callable[[int], None] = lambda _: None
-    heard: Counter[str] = field(default_factory=Counter)
-    finally_refused: set[str] = field(default_factory=set)
-
-    async def of(self, buyers: Sequence[str]) -> None:
-        limits = httpx.Limits(max_connections=CONNECTIONS)
-        async with httpx.AsyncClient(base_url=self.shop.url, limits=limits, timeout=30, trust_env=False) as client:
-            await asyncio.gather(*[self._reserve(client, buyer) for buyer in buyers])
-
-    async def _reserve(self, client: httpx.AsyncClient, buyer: str) -> None:
-        body, headers = {"buyer_id": buyer, "quantity": 1}, self.shop.reserve_headers("k")
-        try:
-            response = await client.post(f"/v1/sales/{self.sale}/reservations", json=body, headers=headers)
-        except httpx.TransportError:
-            self.heard["cut off"] += 1
-            return
-        self.witness.hear(response)
-        answer = response.json()
-        self.heard[answer.get("code", answer.get("status"))] += 1
-        if answer.get("final"):
-            self.finally_refused.add(id_of(self.sale, buyer))
-        if response.status_code == 202:
-            self.on_winner(self.heard["queued"])
-
-
-def buyers(count: int) -> list[str]:
-    return [f"buyer-{number}" for number in range(count)]
 
 
 @pytest.mark.timeout(300)
@@ -78,7 +39,7 @@ async def test_five_kills_in_five_rushes_leave_books_that_balance(make_dev: Make
             if winners == limit:
                 dev.kill()
 
-        rush = Rush(shop, sale, witness, kill_then)
+        rush = Rush([shop], sale, witness, kill_then)
         await rush.of(buyers(300))
         assert not dev.is_running(), f"it was to die in the rush: {rush.heard}"
         refused |= rush.finally_refused
@@ -165,14 +126,6 @@ async def killed_again_and_again(part: Process, ready: str, pause_s: float) -> A
         await task
 
 
-async def until(condition: Callable[[], bool], what: str, within_s: float = 120.0) -> None:
-    """`eventually`, while other tasks of this test go on."""
-    deadline = time.monotonic() + within_s
-    while not await asyncio.to_thread(condition):
-        assert time.monotonic() < deadline, f"still not so after {within_s:.0f} s: {what}"
-        await asyncio.sleep(0.05)
-
-
 @pytest.mark.timeout(300)
 async def test_order_consumers_killed_all_the_time_lose_and_double_no_order(parts: tuple[Parts, Shop]) -> None:
     """F58. Nothing is acknowledged before its COMMIT: what a dead consumer held comes again."""
@@ -181,7 +134,7 @@ async def test_order_consumers_killed_all_the_time_lose_and_double_no_order(part
     shop.start_sale("drop", stock=500)
     consumer = product.start("order", "consume", "order", ready=ORDER)
     async with killed_again_and_again(consumer, ORDER, pause_s=0.3) as kills:
-        rush = Rush(shop, "drop", witness)
+        rush = Rush([shop], "drop", witness)
         for start in range(0, 500, 50):
             await rush.of(buyers(500)[start : start + 50])
         await until(lambda: kills[0] >= 5, "it died five times")
@@ -201,7 +154,7 @@ async def test_time_out_consumers_and_keepers_killed_all_the_time_give_each_unit
     shop.start_sale("drop", stock=100, payment_window_s=8)
     product.start("order", "consume", "order", ready=ORDER)
     timeout = product.start("timeout", "consume", "timeout", ready=TIMEOUT)
-    rush = Rush(shop, "drop", witness)
+    rush = Rush([shop], "drop", witness)
     await rush.of(buyers(100))
     assert rush.heard == {"queued": 100}
     paid = [id_of("drop", buyer) for buyer in buyers(100)[:10]]
@@ -232,13 +185,13 @@ async def test_the_process_that_ran_the_embedded_redis_is_killed_and_another_run
     witness = Witness()
     shop.start_sale("drop", stock=10)
     product.start("order", "consume", "order", ready=ORDER)
-    await Rush(shop, "drop", witness).of(buyers(5))
+    await Rush([shop], "drop", witness).of(buyers(5))
     epoch = shop.sale("drop")["epoch"]
 
     product.serve.kill()
 
     again = product.serve.start(product.keys)
     eventually(lambda: again.sells_by_redis("drop") and again.sale("drop")["epoch"] > epoch, "it sells again")
-    await Rush(again, "drop", witness).of([f"late-{number}" for number in range(5)])
+    await Rush([again], "drop", witness).of([f"late-{number}" for number in range(5)])
     eventually(lambda: witness.all_are(again, Status.AWAITING_PAYMENT), "every order is there")
     eventually(lambda: again.is_settled_down("drop"), "quiet and balanced")

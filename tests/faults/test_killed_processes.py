@@ -6,18 +6,16 @@ loading → redis; or a Redis of its own lives on, and the next one goes on in t
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
-import httpx
 import pytest
 
 from service.domain.reservation import Status
-from tests.fixtures.processes import Victim, eventually
+from tests.fixtures.processes import eventually
 from tests.fixtures.servers import RealServer
-from tests.fixtures.shop import PRICE, Shop, Witness, id_of
+from tests.fixtures.shop import PRICE, Witness, id_of
+from tests.fixtures.stories import kill_at_seam, reach, reserve_again, settled_down
 from tests.fixtures.victim import Seam
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -33,53 +31,6 @@ def redis(request: pytest.FixtureRequest, make_server: Callable[..., RealServer]
     if request.param == "redis_dies_too":
         return {}
     return {"DROPGATE_REDIS_URL": make_server("valkey", "--appendonly", "yes").url}
-
-
-@contextmanager
-def meanwhile(call: Callable[[], object]) -> Iterator[None]:
-    """A client that waits for an answer while the process is killed; it may get none."""
-
-    def call_and_survive() -> None:
-        try:
-            call()
-        except httpx.TransportError:
-            return
-
-    client = threading.Thread(target=call_and_survive)
-    client.start()
-    yield
-    client.join(30)
-    assert not client.is_alive(), "a client of a killed process hears so at once"
-
-
-def kill_at_seam(victim: Victim, call: Callable[[], object]) -> None:
-    victim.arm()
-    with meanwhile(call):
-        victim.wait_at_seam()
-        victim.kill()
-
-
-def reach(shop: Shop, witness: Witness, *statuses: Status) -> None:
-    eventually(lambda: witness.all_are(shop, *statuses), f"all of {witness.told} are {statuses}")
-
-
-def settled_down(shop: Shop, sale: str = SALE) -> dict[str, Any]:
-    """The ledger, once Redis decides again, nothing is under way and all balances."""
-    eventually(lambda: shop.is_settled_down(sale), "the sale is quiet and balanced")
-    return shop.ledger(sale)
-
-
-def reserve_again(shop: Shop, witness: Witness, buyer: str, sale: str = SALE) -> str:
-    """The same key, until it is answered: the same reservation, and no second one."""
-
-    def again() -> httpx.Response | None:
-        response = witness.hear(shop.reserve(sale, buyer))
-        assert response.status_code in {200, 202, 503}, response.text
-        return response if response.status_code != 503 else None
-
-    answered: str = eventually(again, f"{buyer} is answered").json()["id"]
-    assert answered == id_of(sale, buyer)
-    return answered
 
 
 @pytest.mark.parametrize(
@@ -108,9 +59,9 @@ def test_a_reserve_cut_off_by_kill_9_ends_in_one_order(
 
     shop = make_dev(**redis).start()
     witness.ask(shop)
-    reserve_again(shop, witness, "bert")
+    reserve_again(shop, witness, "bert", SALE)
     reach(shop, witness, Status.AWAITING_PAYMENT)
-    ledger = settled_down(shop)
+    ledger = settled_down(shop, SALE)
     assert (ledger["sql"]["awaiting_payment"], ledger["sql"]["available"]) == (2, 1)
 
 
@@ -126,7 +77,7 @@ def test_a_buyer_who_never_comes_back_leaves_nothing_in_doubt(
 
     shop = make_dev(**redis).start()
     eventually(lambda: shop.status(id_of(SALE, "bert")) == Status.AWAITING_PAYMENT, "its order is there")
-    assert settled_down(shop)["sql"]["available"] == 0
+    assert settled_down(shop, SALE)["sql"]["available"] == 0
 
 
 @pytest.mark.parametrize("seam", [Seam.RELEASE_OWED, Seam.RELEASED])
@@ -143,12 +94,12 @@ def test_a_cancel_cut_off_by_kill_9_gives_the_unit_back_once(
 
     shop = make_dev(**redis).start()
     reach(shop, witness, Status.CANCELLED)
-    assert settled_down(shop)["sql"]["available"] == 1
-    reserve_again(shop, witness, "bert")
+    assert settled_down(shop, SALE)["sql"]["available"] == 1
+    reserve_again(shop, witness, "bert", SALE)
     late = shop.pay(anna, "pay-late", amount=PRICE)
     assert late.json() == {"applied": "refund_required"}
     eventually(lambda: shop.status(id_of(SALE, "bert")) == Status.AWAITING_PAYMENT, "the unit sells again")
-    assert settled_down(shop)["sql"]["available"] == 0
+    assert settled_down(shop, SALE)["sql"]["available"] == 0
 
 
 @pytest.mark.parametrize("seam", [Seam.RELEASE_OWED, Seam.RELEASED])
@@ -166,7 +117,7 @@ def test_a_time_out_cut_off_by_kill_9_gives_the_unit_back_once(
     shop = make_dev(**redis).start()
     reach(shop, witness, Status.CANCELLED)
     assert shop.get(id_of(SALE, "anna")).json()["reason"] == "payment_timeout"
-    assert settled_down(shop)["sql"]["available"] == 1
+    assert settled_down(shop, SALE)["sql"]["available"] == 1
 
 
 def test_an_order_whose_delay_message_was_never_sent_expires_all_the_same(
@@ -181,7 +132,7 @@ def test_an_order_whose_delay_message_was_never_sent_expires_all_the_same(
 
     shop = make_dev(**redis).start()
     eventually(lambda: shop.status(id_of(SALE, "anna")) == Status.CANCELLED, "the sweep has cancelled it")
-    assert settled_down(shop)["sql"]["available"] == 1
+    assert settled_down(shop, SALE)["sql"]["available"] == 1
 
 
 def test_a_loader_killed_before_the_stamp_leaves_nothing_that_sells(
@@ -196,6 +147,6 @@ def test_a_loader_killed_before_the_stamp_leaves_nothing_that_sells(
     shop = make_dev(**redis).start()
     shop.open_sale(SALE)
     assert shop.sale(SALE)["epoch"] > 2, "the first attempt was epoch 2"
-    reserve_again(shop, witness, "anna")
+    reserve_again(shop, witness, "anna", SALE)
     reach(shop, witness, Status.AWAITING_PAYMENT)
-    assert settled_down(shop)["segments"][0]["granted"] == 2
+    assert settled_down(shop, SALE)["segments"][0]["granted"] == 2

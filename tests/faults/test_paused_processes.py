@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from service.domain.reservation import Status
-from tests.fixtures.processes import DevProcess, Process, ServeProcess, arm, eventually
+from tests.fixtures.processes import DevProcess, Process, ServeProcess, eventually
 from tests.fixtures.shop import Call, Shop, Witness, id_of
-from tests.fixtures.victim import REACHED, Fall, Seam
+from tests.fixtures.victim import Fall, Seam
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -34,9 +34,9 @@ class Pair:
         self.other: Shop = serve.start(dev.keys)
 
     def pause_in_the_middle_of(self, buyer: str) -> Call:
-        arm(self.serve.home, Fall.PAUSE)
+        self.serve.arm(Fall.PAUSE)
         call = Call(lambda: self.other.reserve(SALE, buyer))
-        self.serve.eventually((self.serve.home / REACHED).exists, "it is paused at its seam")
+        self.serve.wait_at_seam()
         return call
 
     def resume(self) -> None:
@@ -46,7 +46,8 @@ class Pair:
 @pytest.fixture
 def make_pair(home: Path, make_dev: Make, care_for: Callable[[Process], Process]) -> Callable[[Seam], Pair]:
     def make(seam: Seam) -> Pair:
-        serve = ServeProcess(home, "paused", "tests.fixtures.victim", seam.value, str(home), "serve")
+        trapped = ("tests.fixtures.victim", seam.value, str(home))
+        serve = ServeProcess(home, "paused", *trapped, "serve", "--home", str(home), "--port", "0")
         care_for(serve)
         return Pair(make_dev(), serve)
 
