@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +24,7 @@ from service.domain.errors import BrokerRefused, BrokerUnavailable, SettingRefus
 from service.ports.messaging import OutgoingMessage, Topic, TopicType
 from service.settings import Settings
 from tests.fixtures.proxy import TcpProxy
+from tests.fixtures.stage_tools import until
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = GrpcSettings(proxy="127.0.0.1:9", name_servers="127.0.0.1:9", start_timeout_s=2.0, admin_timeout_s=1.0)
@@ -81,16 +84,21 @@ def test_a_package_that_is_missing_or_displaced_is_said_with_the_remedy(
 
 
 def test_a_transport_that_was_started_before_a_fork_refuses_to_work_after_it(tmp_path: Path) -> None:
-    """F49: a preloaded one, in a worker; also one that the worker makes itself after the client ran in its parent."""
+    """F49: a preloaded one, in a worker; what its parent made with it; one that the worker makes itself after the
+    client ran in its parent."""
     program = """
         import asyncio, os, warnings
+        from service.adapters.rocketmq.grpc.producer import GrpcProducer
         from service.adapters.rocketmq.grpc.sdk import RpcClient
+        from service.adapters.rocketmq.grpc.session import Session
         from service.adapters.rocketmq.grpc.settings import GrpcSettings
         from service.adapters.rocketmq.grpc.transport import GrpcTransport
         from service.domain.errors import CannotStart
+        from service.ports.messaging import OutgoingMessage
         settings = GrpcSettings(proxy="127.0.0.1:9", name_servers="127.0.0.1:9")
         preloaded = GrpcTransport(settings)
         asyncio.run(preloaded.start())
+        producer = GrpcProducer("t", Session("s", None, settings), None, settings)
         RpcClient()
         warnings.simplefilter("ignore")  # from 3.12 on Python itself warns of a fork beside threads
         if os.fork():
@@ -99,6 +107,7 @@ def test_a_transport_that_was_started_before_a_fork_refuses_to_work_after_it(tmp
         for ask in (
             lambda: preloaded.producer("t", None),
             lambda: preloaded.consumer("t", "g", invisible_s=60),
+            lambda: producer.transact(OutgoingMessage(topic="t", key="k", body=b"b"), None),
             GrpcTransport(settings).start,
         ):
             try:
@@ -108,7 +117,7 @@ def test_a_transport_that_was_started_before_a_fork_refuses_to_work_after_it(tmp
         os._exit(0)
     """
     said = run(program, tmp_path).splitlines()
-    assert len(said) == 3
+    assert len(said) == 4
     assert all("after the fork" in sentence for sentence in said)
 
 
@@ -169,6 +178,28 @@ async def test_a_proxy_that_is_away_is_unavailable_at_once() -> None:
     assert time.monotonic() - began < NOBODY.call_timeout_s
     assert not any(task.done() for task in transport.background())
     await transport.close()
+
+
+async def test_clients_that_were_tried_in_vain_leave_no_threads_behind() -> None:
+    """F47: in a long outage one is tried every few seconds. Its start may still be under way when it is given up."""
+    silent = socket.create_server(("127.0.0.1", 0))  # its connections are made, and never accepted
+    proxy = f"127.0.0.1:{silent.getsockname()[1]}"
+    transport = GrpcTransport(
+        GrpcSettings(proxy=proxy, name_servers="127.0.0.1:9", start_timeout_s=0.3, call_timeout_s=2.0)
+    )
+    await transport.start()
+    for _ in range(5):
+        with pytest.raises(BrokerUnavailable, match=r"no connection within 0\.3 s"):
+            await transport.consumer("t", "g", invisible_s=60)
+    await until(no_client_threads, "their threads have ended")
+    await transport.close()
+    silent.close()
+
+
+async def no_client_threads() -> bool:
+    """But the one that all clients share."""
+    names = {it.name for it in threading.enumerate()}
+    return not any("rocketmq5" in name or "_schedule_thread" in name or "_worker_" in name for name in names)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

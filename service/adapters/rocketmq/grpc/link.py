@@ -101,6 +101,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self.why_silent = "its route was not found"
         """Why the last probe that failed did."""
+        self._came_up = threading.Event()
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._writing = asyncio.Lock()
         self._client = self._make(subscriber)
@@ -136,7 +137,7 @@ class Link:
         settings. BrokerUnavailable: it was not, in time, and is abandoned. BrokerRefused: there is no such topic."""
         try:
             async with asyncio.timeout(self.settings.start_timeout_s):
-                await in_thread(self._client.startup, "rocketmq5: start")
+                await in_thread(self._start_up, "rocketmq5: start")
                 await self._learn_all()
                 await self._until_heard()
         except TimeoutError:
@@ -176,8 +177,19 @@ class Link:
         """Closed in its own time, if ever: nobody waits for it."""
         threading.Thread(target=self._shut_down, name="rocketmq5: abandoned", daemon=True).start()
 
+    def _start_up(self) -> None:
+        try:
+            self._client.startup()
+        finally:
+            self._came_up.set()
+
     def _shut_down(self) -> None:
-        """One that has not come up has connections too."""
+        """One that has not come up has connections too. One that is still coming up refuses, and would start its timers
+        afterwards, for ever: so its calls are ended first, and its start is waited for."""
+        if not self._came_up.is_set():
+            with suppress(Exception):
+                self._client.rpc_client.stop()
+            self._came_up.wait(self.settings.call_timeout_s + GRACE_S)
         with suppress(Exception):
             self._client.shutdown()
         with suppress(Exception):

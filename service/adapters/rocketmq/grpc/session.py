@@ -8,11 +8,12 @@ of no check-back, and receive nothing, for up to five minutes (F07). A connectio
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 
 from service.adapters.rocketmq.grpc.link import Link
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.domain.errors import BrokerUnavailable
+from service.domain.errors import BrokerUnavailable, CannotStart
 from service.observability.actions import Action
 from service.observability.log import log, warn
 
@@ -26,11 +27,13 @@ class Session:
         self._make = make
         self._settings = settings
         self._link: Link | None = None
+        self._pid = os.getpid()
         self._heard_s = self._alive_s = 0.0
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
     def link(self) -> Link:
+        require_process(self._pid)
         if self._link is None:
             raise BrokerUnavailable(self._settings.proxy, "not connected")
         return self._link
@@ -114,3 +117,12 @@ class Session:
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def require_process(pid: int | None) -> None:
+    """CannotStart: not the process in which it was started. Threads and connections do not survive a fork: every call
+    would wait for its deadline in vain (F49)."""
+    if pid != os.getpid():
+        raise CannotStart(
+            "rocketmq5", f"started in process {pid} and used in process {os.getpid()}: start it after the fork"
+        )

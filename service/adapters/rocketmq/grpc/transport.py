@@ -17,7 +17,7 @@ from service.adapters.rocketmq.grpc.discarded import DiscardedDesk
 from service.adapters.rocketmq.grpc.link import Asked, Link
 from service.adapters.rocketmq.grpc.producer import GrpcProducer, GrpcPublisher
 from service.adapters.rocketmq.grpc.sdk import RpcClient
-from service.adapters.rocketmq.grpc.session import Session
+from service.adapters.rocketmq.grpc.session import Session, require_process
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.grpc.wire import Subscriber
@@ -92,7 +92,7 @@ class GrpcTransport:
 
     async def producer(self, topic: str, check_back: CheckBack) -> TransactionalProducer:
         """It is registered when this returns: the proxy has its settings, the broker its heartbeat (F06)."""
-        self._require_own_process()
+        require_process(self._pid)
         async with self._opening:
             known = self._producers.get(topic)
             if known is not None:
@@ -110,7 +110,7 @@ class GrpcTransport:
         return GrpcPublisher(self._publisher_session, self._settings)
 
     async def consumer(self, topic: str, group: str, *, invisible_s: float) -> Consumer:
-        self._require_own_process()
+        require_process(self._pid)
         subscriber = Subscriber(topic=self._settings.full(topic), group=self._settings.full(group))
         session = await self._session(f"rocketmq5: consumer {group}", [topic], subscriber=subscriber)
         async with self._dropped_on_failure(session):
@@ -192,7 +192,7 @@ class GrpcTransport:
             raise
 
     async def _publisher_session(self) -> Session:
-        self._require_own_process()
+        require_process(self._pid)
         async with self._opening_publisher:
             if self._publishing is None:
                 self._publishing = await self._session("rocketmq5: publisher", [])
@@ -213,13 +213,6 @@ class GrpcTransport:
 
     async def _watch(self, failed: asyncio.Future[None]) -> None:
         await failed
-
-    def _require_own_process(self) -> None:
-        if self._pid != os.getpid():
-            raise CannotStart(
-                "rocketmq5",
-                f"started in process {self._pid} and used in process {os.getpid()}: start it after the fork",
-            )
 
     # --- what is missing ----------------------------------------------------------------------------------------------
 
