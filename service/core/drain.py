@@ -10,6 +10,8 @@ from service.ports.messaging import Topic, Transport
 
 LOOK_MS = 250
 """One look at the broker serves all sales of a turn."""
+GAP_MS = 2_000
+"""Looks further apart than this do not belong together: what was there between them is not known."""
 
 
 class Drain:
@@ -20,7 +22,8 @@ class Drain:
         self._timeout_ms = int(timeout_s * 1000)
         self._one_at_a_time = asyncio.Lock()
         self._looked_at_ms = 0
-        self._empty = False
+        self._empty_since_ms: int | None = None
+        self._blind_ms = 0
 
     async def is_over(self, sale: Sale) -> bool:
         if sale.authority is not Authority.SQL or sale.older_deadline_ms is None:
@@ -30,10 +33,19 @@ class Drain:
         return await self._nothing_under_way(sale.epoch_started_at_ms)
 
     async def _nothing_under_way(self, since_ms: int) -> bool:
-        """By a look that is fresh, and younger than the epoch: an older one knows nothing of what it left behind."""
+        """By looks that are fresh, and younger than the epoch: an older one knows nothing of what it left behind."""
         async with self._one_at_a_time:
             now_ms = self._clock.now_ms()
             if not max(since_ms, now_ms - LOOK_MS) < self._looked_at_ms <= now_ms:
-                backlog = await self._transport.backlog(self._order.name, self._order.group or "")
-                self._looked_at_ms, self._empty = now_ms, backlog.undelivered == 0 and not backlog.halves
-            return self._empty
+                await self._look(now_ms)
+            if self._empty_since_ms is None:
+                return False
+            return now_ms - max(since_ms, self._empty_since_ms) >= self._blind_ms
+
+    async def _look(self, now_ms: int) -> None:
+        backlog = await self._transport.backlog(self._order.name, self._order.group or "")
+        goes_on = 0 <= now_ms - self._looked_at_ms <= GAP_MS
+        empty = backlog.undelivered == 0 and not backlog.halves
+        since_ms = self._empty_since_ms if goes_on and self._empty_since_ms is not None else now_ms
+        self._empty_since_ms = since_ms if empty else None
+        self._looked_at_ms, self._blind_ms = now_ms, int(backlog.blind_s * 1000)

@@ -135,10 +135,12 @@ class Consumer(Protocol):
 class Backlog:
     """What of the order topic has not ended: half messages without a verdict, and committed messages not acknowledged.
 
-    None: this broker cannot say."""
+    None: this broker cannot say. What a consumer has put off for a moment may be missing from `undelivered` for up to
+    `blind_s`, and is then handed out again: empty means empty for so long."""
 
     halves: int | None
     undelivered: int | None
+    blind_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

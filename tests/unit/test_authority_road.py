@@ -67,10 +67,11 @@ class Rows:
 class Broker:
     looks = 0
     undelivered = 0
+    blind_s = 0.0
 
     async def backlog(self, topic: str, group: str) -> Backlog:
         self.looks += 1
-        return Backlog(halves=0, undelivered=self.undelivered)
+        return Backlog(halves=0, undelivered=self.undelivered, blind_s=self.blind_s)
 
 
 class Leader:
@@ -234,3 +235,35 @@ async def test_one_look_at_the_broker_serves_all_sales_but_none_that_began_after
     await leader.clock.advance(0.1)
     await leader.road.turn()
     assert leader.under(Authority.SQL) == {"late"}
+
+
+async def test_a_broker_that_does_not_see_what_is_put_off_is_empty_only_after_a_while(leader: Leader) -> None:
+    leader.broker.blind_s = 6.0
+    await leader.have(1, Authority.SQL)
+    (sale,) = leader.rows.by_id.values()
+    began_ms = leader.clock.now_ms()
+    leader.rows.by_id[sale.id] = replace(sale, older_deadline_ms=1, epoch_started_at_ms=began_ms)
+
+    async def look_each_second(seconds: int, undelivered: int = 0) -> set[str]:
+        leader.broker.undelivered = undelivered
+        for _ in range(seconds):
+            await leader.clock.advance(1)
+            await leader.road.turn()
+        return leader.under(Authority.REDIS)
+
+    assert await look_each_second(4) == set()
+    assert await look_each_second(1, undelivered=1) == set(), "it came back: the while begins again"
+    assert await look_each_second(6) == set()
+    assert await look_each_second(1) == {sale.id}
+
+
+async def test_looks_with_a_gap_between_them_do_not_make_a_while(leader: Leader) -> None:
+    leader.broker.blind_s = 6.0
+    await leader.have(1, Authority.SQL)
+    (sale,) = leader.rows.by_id.values()
+    began_ms = leader.clock.now_ms()
+    leader.rows.by_id[sale.id] = replace(sale, older_deadline_ms=1, epoch_started_at_ms=began_ms)
+    for _ in range(3):
+        await leader.clock.advance(7)
+        await leader.road.turn()
+    assert leader.under(Authority.REDIS) == set()
