@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from service.adapters.redis.client import RedisClient, RedisOptions
 from service.adapters.redis.stock import RedisStock
@@ -173,6 +174,31 @@ async def test_calls_cancelled_again_and_again_lose_no_place(valkey_server: Real
         assert client.in_use == 0
     replies = await asyncio.gather(*[client.execute("ECHO", str(number)) for number in range(4)])
     assert replies == [str(number).encode() for number in range(4)]
+    await client.close()
+
+
+@pytest.mark.server
+async def test_a_storm_on_a_small_pool_is_served_or_refused_and_opens_no_more_connections(
+    make_server: Callable[..., RealServer],
+) -> None:
+    """F40: 2,000 calls at once on 20 connections, 1,000 of them cancelled midway."""
+    server = make_server("redis")
+    client = RedisClient(server.url, RedisOptions(pool_max=20))
+    storm = [asyncio.create_task(client.execute("ECHO", str(number))) for number in range(2_000)]
+    for number, task in enumerate(storm):
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+            assert server.info("clients")["connected_clients"] <= 20 + 1, "and this question's own"
+        if number % 2:
+            task.cancel()
+    ends = await asyncio.gather(*storm, return_exceptions=True)
+    served = [number for number, end in enumerate(ends) if end == str(number).encode()]
+    others = {type(end) for number, end in enumerate(ends) if number not in set(served)}
+    assert others <= {asyncio.CancelledError, StockRefused}
+    assert served
+    assert client.in_use == 0
+    assert REGISTRY.get_sample_value("dropgate_redis_connections_in_use") == 0
+    assert await asyncio.gather(*[client.execute("ECHO", "calm") for _ in range(20)]) == [b"calm"] * 20
     await client.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import redis
@@ -94,6 +95,21 @@ class WatchedRedis:
 
     def stop(self) -> None:
         self._stack.close()
+
+    # --- as one server, whichever the master is -----------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        return self.master().folder
+
+    def call(self, *command: Any) -> Any:
+        return self.master().call(*command)
+
+    def kill(self) -> None:
+        self.master().kill()
+
+    def restart(self) -> None:
+        self.master().restart()
 
     # --- which is which -----------------------------------------------------------------------------------------------
 
