@@ -20,7 +20,7 @@ DEMO_ARGS = $(if $(BUYERS),--buyers $(BUYERS)) $(ARGS)
 .PHONY: help
 help: ## list the targets
 	@echo "Dropgate. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "Variables: PYTHON=python3.12 (which Python), VENV=$(VENV), ARGS='...' (more for the command), BUYERS=100000 (demo)"
 
 # --- for trying it ----------------------------------------------------------------------------------------------------
@@ -35,25 +35,28 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 # alone, with nothing in its way: a time-out that an overloaded machine caused is no finding. Both runs are shown, and
 # what fails alone too fails the whole.
 JOBS ?= 3
-TESTS := $(BIN)/python -m pytest -m "not rocketmq"
+TESTS := $(BIN)/python -m pytest
 
 .PHONY: test
 test: lint types layers server-needs ## all checks and all tests, also those that start real servers
+	@$(MAKE) tests
+
+.PHONY: tests
+tests: $(VENV)/.dev
 	@echo "==> tests"
 	@$(TESTS) -n $(JOBS) --dist loadgroup $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
 	    echo "==> tests that failed beside others, once more and alone"; $(TESTS) --last-failed --last-failed-no-failures none; }
 
 .PHONY: test-rocketmq
-test-rocketmq: $(VENV)/.dev ## the tests that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
-	@$(BIN)/python -m tests.servers install
-	@$(BIN)/python -m pytest -m rocketmq $(ARGS)
+test-rocketmq: server-needs ## only the tests that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
+	@$(TESTS) -m rocketmq $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev
-	@$(BIN)/python -m tests.servers install --only redis mariadb
+	@$(BIN)/python -m tests.servers install
 
 .PHONY: servers
-servers: $(VENV)/.dev ## run the servers of the tests (RocketMQ, MariaDB, Redis) until Ctrl-C, and say where they are
+servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis for you until Ctrl-C, and say where they are
 	@$(BIN)/python -m tests.servers up $(ARGS)
 
 .PHONY: unit
@@ -116,8 +119,8 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (
 	@wc -l $(LOCKS)/*.lock
 
 .PHONY: clean
-clean: ## remove the environments, what was built and all caches; keeps .dropgate, the data
-	@rm -rf $(VENV) $(LOCK_VENV) build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+clean: ## remove the environments, what was built or fetched and all caches; keeps .dropgate, the data
+	@rm -rf $(VENV) $(LOCK_VENV) .servers build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- the environment: one, with a stamp for what is in it -------------------------------------------------------------

@@ -58,7 +58,7 @@ from tests.fixtures.broker_way import bend
 from tests.fixtures.proxy import TcpProxy
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
-pytestmark = [pytest.mark.server, pytest.mark.rocketmq, pytest.mark.xdist_group("rocketmq"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.server, pytest.mark.rocketmq, pytest.mark.timeout(240)]
 
 OPTIONS = BrokerOptions(
     transaction_timeout_ms=1_000,

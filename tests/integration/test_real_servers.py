@@ -24,6 +24,7 @@ from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOp
 from tests.fixtures import real_servers
 from tests.fixtures.proc import descendants, is_alive
 from tests.fixtures.processes import ROOT, eventually
+from tests.fixtures.servers import RealServer
 from tests.servers import install
 from tests.servers.mariadb import MariaDB
 from tests.servers.ports import free_ports
@@ -85,8 +86,11 @@ async def test_a_broker_killed_and_started_again_has_its_topics_and_address(rock
 
 def test_a_server_that_is_missing_is_a_failure_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "_which", lambda name: None)
-    with ExitStack() as stack, pytest.raises(pytest.fail.Exception, match=r"apt-get install redis-server"):
+    missing = pytest.raises(pytest.fail.Exception, match=r"apt-get install redis-server")
+    with ExitStack() as stack, missing:
         real_servers._started(stack, Redis)
+    with missing:
+        RealServer("redis")
 
 
 def test_missing_jars_are_a_failure_that_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -136,6 +140,17 @@ def test_ports_are_free_with_their_neighbours() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 1))
         assert free_ports((-2, 0, 1)) != port
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("true", "failed"), ("", "skipped")])
+def test_in_ci_a_test_that_skips_itself_fails(ci: str, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", ci)
+    skipped = pytest.TestReport("a test", ("", 0, ""), {}, "skipped", ("test.py", 1, "no server"), "call")
+    making = real_servers.pytest_runtest_makereport()
+    next(making)
+    with pytest.raises(StopIteration) as made:
+        making.send(skipped)
+    assert made.value.value.outcome == outcome
 
 
 # --- for a person -----------------------------------------------------------------------------------------------------
