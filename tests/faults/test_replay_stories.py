@@ -16,7 +16,7 @@ from service.core import in_doubt, stranded
 from service.domain.errors import InvalidRequest, NotFound, StoreUnavailable
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, reservation_id
 from service.domain.replay import CLAIM_MS, Item, Outcome, ReplayId, Scope, Source
-from tests.fixtures.replays import Desk, everything, with_a_discarded_half
+from tests.fixtures.replays import ONE_CHECK, Desk, everything, with_a_discarded_half
 from tests.fixtures.seams import Once, Pause, away
 from tests.fixtures.stage import SALE, Stage, counted, until
 
@@ -30,7 +30,7 @@ DISCARDED_HALVES = "dropgate_discarded_halves"
 @pytest.fixture
 async def desk(stage: Stage) -> Desk:
     """An operator at a process that runs nothing. One open sale; nobody consumes, sweeps or leads."""
-    stage.settings = stage.settings.model_copy(update={"transaction_check_max": 1})
+    stage.settings = stage.settings.model_copy(update=ONE_CHECK)
     process = await stage.process("keeper")
     await stage.sale()
     await process.kill("keeper")
