@@ -28,8 +28,10 @@ from tests.fixtures.sql import (
     claim,
     decide,
     drive,
+    expire,
     give_back,
     id_of,
+    pay,
     problems,
     rules,
     sale_now,
@@ -330,7 +332,7 @@ async def test_pay_and_cancel_race_has_one_winner(rivals: tuple[Stores, Stores])
     chance = random.Random(18)
 
     async def race(order: Order) -> tuple[bool, bool]:
-        acts = [_pay(rivals[0], order), _cancel(rivals[1], order)]
+        acts = [pay(rivals[0], order), expire(rivals[1], order)]
         if chance.random() < 0.5:
             return tuple(await asyncio.gather(*acts))  # type: ignore[return-value]
         cancelled, paid = await asyncio.gather(*reversed(acts))
@@ -347,8 +349,8 @@ async def test_pay_and_cancel_race_has_one_winner(rivals: tuple[Stores, Stores])
 
 async def test_an_order_that_changed_meanwhile_is_not_replaced(stores: Stores) -> None:
     order = await sold(stores, "anna")
-    assert await _pay(stores, order)
-    assert not await _cancel(stores, order)
+    assert await pay(stores, order)
+    assert not await expire(stores, order)
     found = await stores.orders.order(order.id)
     assert found is not None
     assert (found.status, found.paid_by) == (Status.PAID, f"pay-{order.id}")
@@ -365,7 +367,7 @@ async def test_replacing_an_order_by_itself_is_no_lost_race(stores: Stores) -> N
 
 async def test_a_cancel_gives_back_once(stores: Stores) -> None:
     order = await sold(stores, "anna")
-    assert [await _cancel(stores, order) for _ in range(3)] == [True, False, False]
+    assert [await expire(stores, order) for _ in range(3)] == [True, False, False]
     assert (await sale_now(stores)).available == 10
     assert await problems(stores) == ()
     assert len((await sell(stores, [claim("anna", key="again")])).accepted) == 1
@@ -375,7 +377,7 @@ async def test_expired_orders_come_oldest_first_and_paid_ones_not_at_all(stores:
     for n in (3, 1, 2):
         await sell(stores, [claim(f"b{n}")], NOW + n * 1_000)
     paid = await sold(stores, "payer")
-    await _pay(stores, paid)
+    await pay(stores, paid)
     due = NOW + 900_000
 
     assert await stores.orders.expired(due + 999, 10) == []
@@ -612,7 +614,7 @@ async def test_the_terms_of_an_unknown_sale_are_not_zeros(stores: Stores) -> Non
 
 async def test_a_refund_without_restock_keeps_its_units(stores: Stores) -> None:
     order = await sold(stores, "anna")
-    await _pay(stores, order)
+    await pay(stores, order)
 
     async def refund(transaction: SaleTransaction) -> None:
         paid = (await transaction.orders([order.id]))[order.id]
@@ -698,38 +700,3 @@ async def _store_payment(stores: Stores, reservation: ReservationId, payment_id:
         return payment
 
     return await stores.orders.transact([], work)
-
-
-async def _pay(stores: Stores, order: Order) -> bool:
-    """As the core does: no sale lock, one conditional update decides."""
-    payment = Payment(
-        id=f"pay-{order.id}",  # type: ignore[arg-type]
-        reservation_id=order.id,
-        status=PaymentStatus.SUCCEEDED,
-        amount=order.amount,
-        currency=order.currency,
-    )
-    paid = replace(order, status=Status.PAID, paid_by=payment.id)
-
-    async def work(transaction: SaleTransaction) -> bool:
-        won = await transaction.replace_order(paid, expected=Status.AWAITING_PAYMENT)
-        outcome = PaymentOutcome.APPLIED if won else PaymentOutcome.REFUND_REQUIRED
-        await transaction.insert_payment(StoredPayment(payment=payment, outcome=outcome, received_at_ms=NOW))
-        if not won:
-            await transaction.insert_refund(payment, RefundReason.ORDER_CANCELLED, NOW)
-        return won
-
-    return await stores.orders.transact([], work)
-
-
-async def _cancel(stores: Stores, order: Order) -> bool:
-    cancelled = cancel(order, Reason.PAYMENT_TIMEOUT)
-    assert isinstance(cancelled, Order)
-
-    async def work(transaction: SaleTransaction) -> bool:
-        if not await transaction.replace_order(cancelled, expected=Status.AWAITING_PAYMENT):
-            return False
-        await give_back(transaction, order, "cancel")
-        return True
-
-    return await stores.orders.transact([order.sale_id], work)

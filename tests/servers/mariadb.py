@@ -72,6 +72,7 @@ class MariaDB(OneProcessServer):
             f"--datadir={self._data}",
             f"--socket={self.folder / 's'}",
             f"--pid-file={self.folder / 'pid'}",
+            f"--tmpdir={self.folder}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
             "--innodb-buffer-pool-size=64M",
@@ -101,7 +102,8 @@ class MariaDB(OneProcessServer):
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        env = {**os.environ, "TMPDIR": str(self.folder)}
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ServerFailed(f"mariadb-install-db failed with {done.returncode}:\n{done.stdout}{done.stderr}")
 

@@ -16,6 +16,7 @@ nobody from reading, and a storm of reads does not keep this process from knowin
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -41,6 +42,9 @@ MYSQL_RECYCLE_S = MYSQL_IDLE_S - 5
 """A pooled connection is replaced before the server would close it."""
 GIVE_BACK_S = 1.0
 """A ROLLBACK of ours undoes a few rows. Callers come back this much after their deadline at the latest."""
+MYSQL_PING_SHARE = 0.2
+"""Of a caller's time, for the look at a pooled connection: enough is left for a new one. A server that is there answers
+in milliseconds."""
 MYSQL_LOCK_WAIT_S = 3
 """The server's default of 50 s would outlast every deadline of ours."""
 MYSQL_SESSION = (
@@ -150,6 +154,16 @@ async def _give_back(connection: AsyncConnection) -> None:
             await connection.close()
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """SQLAlchemy logs a traceback for each pooled connection that is lost or given up: in an outage dozens. Whoever
+    needed it has heard StoreUnavailable, and the pool has a new one."""
+    failed = record.exc_info[1] if record.exc_info else None
+    return type(failed).__name__ not in {"OperationalError", "InterfaceError", "CancelledError"}
+
+
+logging.getLogger("sqlalchemy.pool.impl.AsyncAdaptedQueuePool").addFilter(_is_news)
+
+
 def with_driver(url: str) -> URL:
     """The URL with our driver for its database: sqlite, mysql or mariadb."""
     parsed = make_url(url)
@@ -204,6 +218,7 @@ def _mysql(url: URL, options: DatabaseOptions, size: int) -> AsyncEngine:
     connect_args = {
         "charset": "utf8mb4",
         "connect_timeout": options.connect_timeout_s,
+        "ping_timeout_s": options.timeout_s * MYSQL_PING_SHARE,
         "init_command": MYSQL_SESSION,
         "ssl": options.tls,
         "async_creator_fn": connect,

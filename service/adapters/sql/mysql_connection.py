@@ -15,18 +15,17 @@ from aiomysql.connection import Connection
 from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
-PING_S = 1.0
-"""A server that is there answers in milliseconds. One that was only slow costs a new connection, and nothing else."""
-
 
 class _BoundedConnection(Connection):  # type: ignore[misc] # it ships no types
+    ping_timeout_s: float
+
     async def ping(self, reconnect: bool = False) -> None:
         """SQLAlchemy asks before it hands out a pooled connection. One lost: all as old as it are replaced."""
         try:
-            async with asyncio.timeout(PING_S):
+            async with asyncio.timeout(self.ping_timeout_s):
                 await super().ping(reconnect)
         except TimeoutError:
-            raise OperationalError(CR.CR_SERVER_LOST, f"No answer to a ping within {PING_S} s") from None
+            raise OperationalError(CR.CR_SERVER_LOST, f"No answer to a ping within {self.ping_timeout_s:g} s") from None
 
     def _ensure_alive(self) -> None:
         """Before each command."""
@@ -62,16 +61,17 @@ class _TlsConnection(_BoundedConnection):
             raise OperationalError(CR.CR_SSL_CONNECTION_ERROR, "The server offers no TLS")
 
 
-async def connect(**options: Any) -> Connection:
+async def connect(*, ping_timeout_s: float = 1.0, **options: Any) -> Connection:
     """In place of `aiomysql.connect`: one deadline, `connect_timeout`, for TCP, TLS, login and session settings."""
     connection = (_TlsConnection if options.get("ssl") else _BoundedConnection)(**options)
+    connection.ping_timeout_s = ping_timeout_s
     with ExitStack() as unless_connected:
         unless_connected.callback(connection.abandon)
         try:
             async with asyncio.timeout(connection.connect_timeout):
                 await connection._connect()
         except TimeoutError:
-            why = f"No connection within {connection.connect_timeout} s"
+            why = f"No connection within {connection.connect_timeout:g} s"
             raise OperationalError(CR.CR_CONN_HOST_ERROR, why) from None
         unless_connected.pop_all()
     return connection
