@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from service.adapters.rocketmq.grpc import link
+from service.adapters.rocketmq.grpc.hooks import HookedProducer
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.messages import StoredMessage
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
@@ -160,7 +160,7 @@ async def test_what_nobody_is_asked_about_raises_the_alarm_and_is_ended_by_the_k
     with monkeypatch.context() as broken:
         drop_ends(broken, lambda: True)
         if deaf:
-            broken.setattr(link._Producer, "on_recover_orphaned_transaction_command", lambda *_: None)
+            broken.setattr(HookedProducer, "on_recover_orphaned_transaction_command", lambda *_: None)
         heard = await asyncio.gather(*[reserved(stage, f"b-{number}", at=seller) for number in range(IN_DOUBT)])
         if not deaf:
             stage.processes.remove(seller)

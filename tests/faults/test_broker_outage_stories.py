@@ -33,8 +33,8 @@ BUDGET_S = GrpcSettings.call_timeout_s + 2.0
 """Of a reservation whose half message has no answer: all its attempts together, and the rest of it."""
 RESUMED_WITHIN_S = 20.0
 """Of the end of a black hole, with nobody's help."""
-HOLE_S = 16.0
-"""Three clients are given up in it."""
+HOLE_S = 12.0
+"""A client is given up in it, and the first attempts to replace it fail."""
 BUYERS = 300
 FAILURES = "dropgate_loop_failures_total"
 CHECKS = "dropgate_check_backs_total"

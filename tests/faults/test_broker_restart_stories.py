@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from statistics import median
 
 import pytest
 
@@ -23,9 +22,9 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.redis7 import Redis
 from tests.servers.rocketmq import QUICK, RocketMQ
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.rocketmq, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.rocketmq, pytest.mark.timeout(600)]
 
-RESTARTS = 3
+RESTARTS = 2
 BACK_WITHIN_S = 20.0
 """Of the broker's readiness: the next order made of a message, and the next question answered."""
 
@@ -72,7 +71,7 @@ class Load:
 async def test_a_broker_that_is_killed_under_load_is_used_again_within_seconds_of_its_return(
     stage: Stage, fleet: Fleet, broker: RocketMQ
 ) -> None:
-    """F07, three times over, and directly after each return a reservation in doubt: its process is killed between Lua
+    """F07, twice, and directly after each return a reservation in doubt: its process is killed between Lua
     and COMMIT. No sweep makes orders here, messages do."""
     stage.settings = stage.settings.model_copy(update={"sweep_after_s": 600.0})
     victims = [fleet.api(f"victim-{number}", trap=Seam.DEDUCTED) for number in range(RESTARTS)]
@@ -117,4 +116,4 @@ async def consumes(stage: Stage, before: float) -> bool:
 
 
 def seconds(times_s: list[float]) -> str:
-    return f"{', '.join(f'{it:.1f}' for it in times_s)} s (median {median(times_s):.1f} s)"
+    return f"{', '.join(f'{it:.1f}' for it in times_s)} s"

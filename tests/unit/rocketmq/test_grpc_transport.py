@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 
 from service.adapters.rocketmq.grpc import sdk, wire
-from service.adapters.rocketmq.grpc.producer import _lanes
+from service.adapters.rocketmq.grpc.link import Link
+from service.adapters.rocketmq.grpc.producer import _lanes, _pick
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.transport import GrpcTransport
 from service.adapters.system_clock import SystemClock
@@ -200,6 +201,31 @@ async def no_client_threads() -> bool:
     """But the one that all clients share."""
     names = {it.name for it in threading.enumerate()}
     return not any("rocketmq5" in name or "_schedule_thread" in name or "_worker_" in name for name in names)
+
+
+async def test_a_proxy_that_did_not_answer_is_passed_over_while_another_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that died without a word stays in the routes for minutes: every second half message would wait for it."""
+    link, alive = Link(NOBODY, topics=["t"]), {"a", "b"}
+    queues = [SimpleNamespace(endpoints=SimpleNamespace(facade=name)) for name in "ab"]
+
+    async def probe(endpoints: SimpleNamespace) -> bool:
+        return endpoints.facade in alive
+
+    monkeypatch.setattr(link, "endpoints", lambda: [queue.endpoints for queue in queues])
+    monkeypatch.setattr(link, "_probe", probe)
+
+    async def asked() -> set[str]:
+        await link.probe()
+        return {_pick(link.answering(queues), None).facade for _ in range(4)}
+
+    assert await asked() == {"a", "b"}
+    alive.remove("a")
+    assert await asked() == {"b"}
+    alive.clear()
+    assert await asked() == {"a", "b"}
+    alive.add("a")
+    assert await asked() == {"a"}
+    await link.close()
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ checks      check-backs: off the client's stream at once, answered on our event 
 consumer    one long poll at a time; what it brings is handed out as it is asked for
 session     keeps a client alive: opened by a deadline, probed, rebuilt when it has gone deaf
 link        one of the package's clients, and calls through it that can be awaited
+hooks       those clients, made from our settings, and what they tell us
 threads     what blocks, off the event loop
 wire        requests and answers of the protocol
 topics      topics and groups: made and compared

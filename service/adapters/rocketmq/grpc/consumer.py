@@ -142,7 +142,7 @@ class GrpcConsumer:
         queues = [queue for queue in await link.learn(self._subscriber.topic) if queue.is_readable()]
         if not queues:
             raise BrokerRefused(self._subscriber.topic, "none of its queues may be read")
-        proxies = {queue.endpoints.facade: queue for queue in queues}
+        proxies = {queue.endpoints.facade: queue for queue in link.answering(queues)}
         return proxies[sorted(proxies)[next(self._turns) % len(proxies)]]
 
     def _look_at(self, statuses: Sequence[Any]) -> None:

@@ -14,18 +14,8 @@ from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from service.adapters.rocketmq.grpc import wire
-from service.adapters.rocketmq.grpc.sdk import (
-    ClientConfiguration,
-    Credentials,
-    FilterExpression,
-    Producer,
-    RpcClient,
-    RpcEndpoints,
-    RpcError,
-    SimpleConsumer,
-    definition,
-    protocol,
-)
+from service.adapters.rocketmq.grpc.hooks import make_client
+from service.adapters.rocketmq.grpc.sdk import RpcClient, RpcEndpoints, RpcError, definition, protocol
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.threads import in_thread
 from service.adapters.rocketmq.grpc.wire import Subscriber
@@ -52,36 +42,6 @@ Asked = Callable[[RpcEndpoints, Any, str], None]
 T = TypeVar("T")
 
 
-class _Hooks:
-    """What the package tells a subclass; all of it on a thread of the package's, so it is only passed on."""
-
-    link: Link
-
-    def reset_setting(self, settings: Any) -> None:
-        super().reset_setting(settings)  # type: ignore[misc]
-        self.link.pass_on(self.link.heard, RpcEndpoints(settings.access_point).facade)
-
-    def update_queue_selector(self, topic: str, route: Any) -> None:
-        super().update_queue_selector(topic, route)  # type: ignore[misc]
-        self.link.routes[topic] = route
-
-    def learn(self, topic: str) -> None:
-        """Blocks. From now on its route is kept, and a stream to each of its proxies is open."""
-        self._retrieve_topic_route_data(topic)  # type: ignore[attr-defined]
-
-
-class _Producer(_Hooks, Producer):  # type: ignore[misc]
-    def on_recover_orphaned_transaction_command(self, endpoints: Any, message: Any, transaction_id: str) -> None:
-        """Instead of the package's own: that one runs the callback on a single thread, where one that is slow holds up
-        all others and one that raises is lost; and it ends the transaction at once, also when the answer is not known,
-        after which the proxy has forgotten it."""
-        self.link.pass_on(self.link.asked, endpoints, message, transaction_id)
-
-
-class _Consumer(_Hooks, SimpleConsumer):  # type: ignore[misc]
-    pass
-
-
 class Link:
     """Opened once, closed once; who wants another makes another. `topics` must be there; `more_topics` were, once."""
 
@@ -103,31 +63,16 @@ class Link:
         """Why the last probe that failed did."""
         self._came_up = threading.Event()
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._deaf: set[str] = set()
+        """Proxies that did not answer the last probe."""
         self._writing = asyncio.Lock()
-        self._client = self._make(subscriber)
-        self._client.link = self
+        self._client = make_client(self, settings, self._topics, subscriber)
         self._client.rpc_client.telemetry_write_async = self._write_in_turn
         producer = definition.ClientType.PRODUCER
         self._heartbeat = (
             subscriber.heartbeat(definition.ClientType.SIMPLE_CONSUMER)
             if subscriber
             else protocol.HeartbeatRequest(client_type=producer)
-        )
-
-    def _make(self, subscriber: Subscriber | None) -> Any:
-        configuration = ClientConfiguration(
-            self.settings.proxy,
-            Credentials(self.settings.access_key, self.settings.secret_key),
-            request_timeout=round(self.settings.call_timeout_s),
-        )
-        if subscriber is None:
-            return _Producer(configuration, self._topics, None, tls_enable=self.settings.tls)
-        return _Consumer(
-            configuration,
-            subscriber.group,
-            {subscriber.topic: FilterExpression()},
-            await_duration=round(self.settings.poll_s),
-            tls_enable=self.settings.tls,
         )
 
     # --- its life -----------------------------------------------------------------------------------------------------
@@ -208,7 +153,15 @@ class Link:
 
     async def probe(self) -> int:
         """How many proxies gave a sign of life, each on the stream on which its check-backs would come."""
-        return sum(await asyncio.gather(*map(self._probe, self.endpoints())))
+        endpoints = self.endpoints()
+        alive = await asyncio.gather(*map(self._probe, endpoints))
+        self._deaf = {it.facade for it, answered in zip(endpoints, alive, strict=True) if not answered}
+        return sum(alive)
+
+    def answering(self, queues: Sequence[Any]) -> Sequence[Any]:
+        """Those behind a proxy that answered the last probe; all of them where none did. A host that dies without a
+        word stays in the routes for minutes, and every call to it takes the whole time of a call."""
+        return [queue for queue in queues if queue.endpoints.facade not in self._deaf] or queues
 
     def heard(self, facade: str) -> None:
         for waiter in self._waiting.pop(facade, []):

@@ -117,7 +117,7 @@ async def _attempts(
         link = session.link
         queues = [queue for queue in await link.learn(settings.full(topic)) if queue.is_writable()]
         _require(topic, type_, queues)
-        endpoints = _pick(queues, message.fifo_group)
+        endpoints = _pick(queues if message.fifo_group else link.answering(queues), message.fifo_group)
         try:
             answer = await link.call("send_message", endpoints, request)
         except BrokerUnavailable:
