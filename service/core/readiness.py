@@ -86,7 +86,8 @@ class Readiness:
             return ("this process is stopping",)
         missing = [*await self._look()]
         if not self._producer.is_registered:
-            missing.append("broker: this process is not registered for check-backs yet; it tries every second")
+            why = "" if self._producer.why_not is None else f" ({self._producer.why_not})"
+            missing.append(f"broker: this process is not registered for check-backs yet{why}; it tries every second")
         if not self._directory.is_fresh:
             missing.append("sql: the sale rows could not be read for over 2 s; look at the database")
         return self._note(tuple(missing))

@@ -15,6 +15,8 @@ class RegisteredProducer:
         self._topic = topic
         self._check_back = check_back
         self._producer: TransactionalProducer | None = None
+        self.why_not: str | None = None
+        """What the last try met; None: none has failed yet."""
 
     @property
     def is_registered(self) -> bool:
@@ -24,7 +26,11 @@ class RegisteredProducer:
         """One try, where none has succeeded yet."""
         if self._producer is not None:
             return 0
-        self._producer = await self._transport.producer(self._topic, self._check_back)
+        try:
+            self._producer = await self._transport.producer(self._topic, self._check_back)
+        except BrokerUnavailable as error:
+            self.why_not = f"{error.what}: {error.why}"
+            raise
         return 1
 
     async def transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
