@@ -63,6 +63,8 @@ def explain(error: DropgateError) -> str:
             return _wrong_setting(_setting_problem((setting,), problem))
         case Conflict(conflict=code):
             return _conflict(code)
+        case Unavailable(what=what, why=why, remedy=str(remedy)):
+            return f"{what} cannot be used: {why}. Nothing was written; {remedy}."
         case Unavailable(what=what, why=why):
             return f"{what} is away{f': {why}' if why else ''}. Nothing was written; try again once it is back."
         case _:

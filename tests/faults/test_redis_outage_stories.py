@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -368,8 +369,8 @@ class TestBehindSentinels:
         misrouted = counted("dropgate_misrouted_reports_total")
         await stage.process("order", "keeper")
         await stage.process()
-        sale = await stage.sale(replace(rules(stock=200), queue_deadline_s=30))
-        async with crowd(stage) as buyers:
+        sale = await stage.sale(replace(rules(stock=250), queue_deadline_s=30))
+        async with crowd(stage, size=4) as buyers:
             await until(lambda: _at_least(buyers.heard, 40), "they buy")
             began = time.monotonic()
             if how == "the master is killed":
@@ -387,4 +388,26 @@ class TestBehindSentinels:
             await until(lambda: _sold_out(late), "they buy it out")
         await stage.quiet()
         assert counted("dropgate_misrouted_reports_total") == misrouted, "no process reports another's Redis"
+        assert (await stage.ledger()).sql.available == 0
+
+    async def test_what_a_promoted_replica_never_heard_of_is_sold_all_the_same(
+        self, stage: Stage, watched_redis: WatchedRedis
+    ) -> None:
+        """Ten are told `queued`, by a master that dies before its replica hears of them: SQL makes their orders."""
+        process = await stage.process("keeper")
+        sale = await stage.sale(rules(stock=15))
+        before = await stage.reserve("before")
+        replica = watched_redis.second.process
+        replica.send(signal.SIGSTOP)
+        lost = await asyncio.gather(*[stage.reserve(f"lost-{number}") for number in range(10)])
+        assert {it.code for it in lost} == {"queued"}
+        await asyncio.to_thread(watched_redis.first.kill)
+        replica.send(signal.SIGCONT)
+        await stage.at_home(after_epoch=sale.epoch)
+        process.start("order")
+        for it in (before, *lost):
+            await stage.becomes(it.reservation_id, "awaiting_payment")
+        late = await asyncio.gather(*[stage.reserve(f"late-{number}") for number in range(10)])
+        assert Counter(it.code for it in late) == {"queued": 4, "sold_out": 6}
+        await stage.quiet()
         assert (await stage.ledger()).sql.available == 0
