@@ -19,7 +19,7 @@ from service.core.leadership import LEASE_TTL_MS
 from service.domain.reservation import Status
 from tests.fixtures.processes import eventually
 from tests.fixtures.shop import PRICE, Call, Shop, Witness, id_of
-from tests.fixtures.stories import meanwhile, reach, reserve_again, settled_down
+from tests.fixtures.stories import kill_at_seam, reach, reserve_again, settled_down
 from tests.fixtures.victim import Fall, Seam
 from tests.fixtures.whole_fleet import PartProcess, WholeFleet, another_leads
 
@@ -36,6 +36,14 @@ def fleet_settings() -> dict[str, str]:
     return {"DROPGATE_SWEEP_AFTER_S": "600"}
 
 
+def reserve_at(shop: Shop, sale: str, buyer: str, witness: Witness) -> None:
+    witness.hear(shop.reserve(sale, buyer))
+
+
+def cancel_at(shop: Shop, id_: str, witness: Witness) -> None:
+    witness.hear(shop.cancel(id_))
+
+
 def verdicts(answering: Sequence[PartProcess], verdict: str) -> int:
     return sum(len(process.logged("check_answered", verdict=verdict)) for process in answering)
 
@@ -50,7 +58,7 @@ def test_other_apis_answer_for_those_that_were_killed_in_the_middle_of_a_reserve
     before = verdicts(others, "rollback"), verdicts(others, "commit")
 
     for victim, buyer in zip(victims, seams.values(), strict=True):
-        kill_in_reserve(victim, fleet.shop_at(victim), sale, buyer, witness)
+        kill_at_seam(victim, partial(reserve_at, fleet.shop_at(victim), sale, buyer, witness))
 
     eventually(
         lambda: verdicts(others, "rollback") > before[0] and verdicts(others, "commit") > before[1] + 1,
@@ -65,13 +73,6 @@ def test_other_apis_answer_for_those_that_were_killed_in_the_middle_of_a_reserve
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
     ledger = settled_down(fleet.shop, sale)
     assert (ledger["sql"]["awaiting_payment"], ledger["sql"]["available"]) == (3, 2)
-
-
-def kill_in_reserve(victim: PartProcess, shop: Shop, sale: str, buyer: str, witness: Witness) -> None:
-    victim.arm()
-    with meanwhile(lambda: witness.hear(shop.reserve(sale, buyer))):
-        victim.wait_at_seam()
-        victim.kill()
 
 
 def test_what_killed_order_consumers_held_is_finished_by_the_others(whole_fleet: WholeFleet) -> None:
@@ -129,10 +130,10 @@ def test_a_cancel_whose_api_was_killed_gives_the_unit_back_once(whole_fleet: Who
     fleet, witness = whole_fleet, Witness()
     victims = fleet.start_victims(Part.API, Seam.RELEASE_OWED, Seam.RELEASED)
     sale = fleet.start_sale(stock=2)
-    bought = [witness.hear(fleet.shop.reserve(sale, buyer)).json()["id"] for buyer in ("anna", "bert")]
+    bought = [reserve_again(fleet.shop, witness, buyer, sale) for buyer in ("anna", "bert")]
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
     for victim, id_ in zip(victims, bought, strict=True):
-        kill_in_cancel(victim, fleet.shop_at(victim), id_, witness)
+        kill_at_seam(victim, partial(cancel_at, fleet.shop_at(victim), id_, witness))
 
     reach(fleet.shop, witness, Status.CANCELLED)
     assert settled_down(fleet.shop, sale)["sql"]["available"] == 2
@@ -144,13 +145,6 @@ def test_a_cancel_whose_api_was_killed_gives_the_unit_back_once(whole_fleet: Who
     assert settled_down(fleet.shop, sale)["sql"]["available"] == 0
 
 
-def kill_in_cancel(victim: PartProcess, shop: Shop, id_: str, witness: Witness) -> None:
-    victim.arm()
-    with meanwhile(lambda: witness.hear(shop.cancel(id_))):
-        victim.wait_at_seam()
-        victim.kill()
-
-
 # --- those of whom one leads ------------------------------------------------------------------------------------------
 
 
@@ -160,13 +154,13 @@ def test_events_that_a_killed_relay_had_sent_are_sent_again_by_the_other(whole_f
     victim = fleet.start_leader(Part.EVENTS, Seam.EVENT_SENT)
     sale = fleet.start_sale(stock=5)
     victim.arm()
-    anna = witness.hear(fleet.shop.reserve(sale, "anna")).json()["id"]
+    anna = reserve_again(fleet.shop, witness, "anna", sale)
     victim.wait_at_seam()
     sent = [event["id"] for event in fleet.events(anna)]
     victim.kill()
     began_s = time.monotonic()
 
-    bert = witness.hear(fleet.shop.reserve(sale, "bert")).json()["id"]
+    bert = reserve_again(fleet.shop, witness, "bert", sale)
     another_leads(fleet, Part.EVENTS, LEADS_WITHIN_S)
     print(f"another relay leads {time.monotonic() - began_s:.1f} s after the kill")
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
@@ -193,7 +187,7 @@ def test_a_load_whose_keeper_was_killed_is_done_anew_by_the_other(whole_fleet: W
     eventually(lambda: open_sale(fleet.shop, sale).status_code == 200, "it is open")
     assert fleet.shop.sale(sale)["epoch"] > 2, "the first attempt was epoch 2"
     fleet.wait_until_known(sale)
-    witness.hear(fleet.shop.reserve(sale, "anna"))
+    reserve_again(fleet.shop, witness, "anna", sale)
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
     assert settled_down(fleet.shop, sale)["segments"][0]["granted"] == 2
 
@@ -239,15 +233,23 @@ def test_apis_that_wake_up_after_their_check_backs_change_nothing(whole_fleet: W
     assert bert.response().status_code in {202, 503}, bert.response().text
     ledger = settled_down(fleet.shop, sale)
     assert (ledger["sql"]["awaiting_payment"], ledger["segments"][0]["available"]) == (1, 2)
-    assert witness.hear(fleet.shop_at(early).reserve(sale, "anna")).status_code == 202, "she wins in a new batch"
-    assert witness.hear(fleet.shop_at(late).reserve(sale, "bert")).json()["status"] == Status.AWAITING_PAYMENT
+    reserve_again(fleet.shop_at(early), witness, "anna", sale)  # she wins in a new batch
+    reserve_again(fleet.shop_at(late), witness, "bert", sale)
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
     assert settled_down(fleet.shop, sale)["sql"]["awaiting_payment"] == 2
 
 
 def paused_in(sleeper: PartProcess, call: Callable[[], httpx.Response]) -> Call:
+    """Its last call is the one that waits."""
+
+    def until_at_seam() -> httpx.Response:
+        response = call()
+        while not sleeper.is_at_seam():
+            response = call()
+        return response
+
     sleeper.arm(Fall.PAUSE)
-    waiting = Call(call)
+    waiting = Call(until_at_seam)
     sleeper.wait_at_seam()
     return waiting
 
@@ -266,7 +268,7 @@ def test_order_consumers_that_wake_up_after_their_messages_came_again_make_no_se
 
     for sleeper in sleepers:
         sleeper.send(signal.SIGCONT)
-    witness.hear(fleet.shop.reserve(sale, "late"))
+    reserve_again(fleet.shop, witness, "late", sale)
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
     for sleeper in sleepers:
         sleeper.send(signal.SIGTERM)

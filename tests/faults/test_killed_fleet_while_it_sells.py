@@ -32,7 +32,7 @@ from tests.servers.rocketmq import RocketMQ
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
 
-SELLS_WITHIN_S = 45.0
+SELLS_WITHIN_S = 60.0
 """After a server is back: 6 s that an older epoch's messages have, or 12 s until the broker's clients are new; the rest
 is a busy machine's."""
 GRACE_S = 10.0
@@ -106,11 +106,12 @@ async def test_a_server_is_killed_under_a_fleet_that_sells(whole_fleet: WholeFle
 # --- processes --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(400)
 async def test_every_process_is_killed_in_turn_during_one_rush(whole_fleet: WholeFleet) -> None:
     """1,500 buyers, who ask again where they have no answer. Some pay, and the units of the others sell again."""
     fleet, witness = whole_fleet, Witness()
     sale = fleet.start_sale(stock=1_000, payment_window_s=8)
-    rush = Rush(fleet.shops, sale, witness, patience_s=30.0)
+    rush = Rush(fleet.shops, sale, witness, patience_s=120.0)
     waves = [buyers(150, f"wave-{number}") for number in range(len(Part) * TWINS)]
     paid: Counter[str] = Counter()
     for number, wave in enumerate(waves):
@@ -123,8 +124,9 @@ async def test_every_process_is_killed_in_turn_during_one_rush(whole_fleet: Whol
     print(rush.heard, paid)
     assert sum(rush.heard.values()) == 1_500
     assert not UNANSWERED & set(rush.heard), rush.heard
-    await until(lambda: witness.all_are(fleet.shop, Status.PAID, Status.CANCELLED), "whoever was told has ended")
+    await until(lambda: not fleet.shop.ledger(sale)["sql"]["awaiting_payment"], "each order is paid or has expired")
     ledger = settled_down(fleet.shop, sale)["sql"]
+    assert witness.all_are(fleet.shop, Status.PAID, Status.CANCELLED), "whoever was told has ended"
     assert (ledger["awaiting_payment"], ledger["available"]) == (0, 1_000 - ledger["paid"])
     assert ledger["paid"] == sum(status == Status.PAID for status in witness.told.values()) > 0
     assert ledger["paid"] + ledger["refunds"] == sum(paid.values()), "no money was lost"
@@ -173,7 +175,7 @@ async def test_an_api_is_asked_to_stop_with_two_hundred_reserves_in_flight(whole
     await rush.of(buyers(200))
     assert leaving.wait() == 0, leaving.log_end()
     assert its_stop_s(leaving) < GRACE_S
-    assert set(rush.heard) <= {"queued", "unavailable", CUT_OFF}, rush.heard
+    assert set(rush.heard) <= UNANSWERED - {"outcome_unknown"} | {"queued"}, rush.heard
     assert rush.heard["queued"] > 1, "what was in flight was finished"
 
     reach(fleet.shop, witness, Status.AWAITING_PAYMENT)
