@@ -165,7 +165,7 @@ class SqlOrderStore:
         async def work(connection: AsyncConnection) -> SqlTerms:
             return await terms.of_sale(connection, sale_id)
 
-        return await transactions.read(self._database, work, one_snapshot=True)
+        return await transactions.read(self._database, work, one_snapshot=True, timeout_s=terms.TIMEOUT_S)
 
     async def unfinished_adjustments(self, before_ms: int, limit: int) -> Sequence[Adjustment]:
         """Two statements, each with an index of its own: an OR of the two has none, and adjustments stay for ever."""

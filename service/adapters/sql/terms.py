@@ -14,6 +14,11 @@ from service.domain.ledger import SqlTerms
 from service.domain.payment import PaymentOutcome, PaymentStatus
 from service.domain.reservation import Status
 
+OF_SALE = "FORCE INDEX ({})"
+"""MariaDB may group by reading all orders in the order of their states, or join by reading all payments."""
+TIMEOUT_S = 30.0
+"""A sale of a million orders takes some seconds: an ordinary read's deadline would refuse its ledger for ever."""
+
 
 async def of_sale(connection: AsyncConnection, sale_id: SaleId) -> SqlTerms:
     sale = tables.sales.c
@@ -47,6 +52,7 @@ async def _held(connection: AsyncConnection, sale_id: SaleId) -> dict[Status, in
     row = tables.orders.c
     statement = (
         select(row.status, func.sum(row.quantity))
+        .with_hint(tables.orders, OF_SALE.format("orders_by_buyer"), dialect_name="mysql")
         .where(row.sale_id == sale_id, row.restocked == false())
         .group_by(row.status)
     )
@@ -87,6 +93,7 @@ async def _money(connection: AsyncConnection, sale_id: SaleId) -> dict[str, int]
     succeeded = and_(row.sale_id == sale_id, row.status == str(PaymentStatus.SUCCEEDED))
     applied = (
         select(func.count())
+        .with_hint(tables.payments, OF_SALE.format("payments_by_sale"), dialect_name="mysql")
         .select_from(tables.payments.join(tables.orders, order.id == row.reservation_id))
         .where(succeeded, row.outcome == str(PaymentOutcome.APPLIED), order.paid_by == row.id)
     )

@@ -77,10 +77,18 @@ async def write(
             await asyncio.sleep(_pause_s(attempt))
 
 
-async def read(database: Database, work: SqlWork[T], *, one_snapshot: bool = False, lane: Lane = Lane.READ) -> T:
+async def read(
+    database: Database,
+    work: SqlWork[T],
+    *,
+    one_snapshot: bool = False,
+    lane: Lane = Lane.READ,
+    timeout_s: float | None = None,
+) -> T:
     """Run `work`, which only reads. A read of one snapshot may take long: it is work."""
     lane = Lane.WORK if one_snapshot else lane
-    async with _bounded(database.options.timeout_s), database.reading(one_snapshot=one_snapshot, lane=lane) as opened:
+    timeout_s = timeout_s or database.options.timeout_s
+    async with _bounded(timeout_s), database.reading(one_snapshot=one_snapshot, lane=lane) as opened:
         return await work(opened)
 
 
