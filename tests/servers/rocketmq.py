@@ -81,8 +81,14 @@ DEFAULT = BrokerOptions()
 PROMPT_ENDS = {"transactionOpBatchInterval": "100"}
 """The broker notes ends in bundles every 3 s, half of its own 6 s: with a shorter time-out it asks about what has
 ended."""
+BRIEF_HOLDS = {"minInvisibleTimeMillsForRecv": 1_000}
+"""RocketMQ's own least is 10 s: every story of a message that comes again would take that long."""
 SHORT = BrokerOptions(
-    transaction_timeout_ms=2_000, transaction_check_interval_ms=2_000, transaction_check_max=2, more=PROMPT_ENDS
+    transaction_timeout_ms=2_000,
+    transaction_check_interval_ms=2_000,
+    transaction_check_max=2,
+    more=PROMPT_ENDS,
+    more_proxy=BRIEF_HOLDS,
 )
 """Check-backs within seconds, and soon no more of them."""
 QUICK = BrokerOptions(
@@ -90,8 +96,7 @@ QUICK = BrokerOptions(
     transaction_check_interval_ms=1_000,
     transaction_check_max=500,
     more=PROMPT_ENDS,
-    # RocketMQ's own least is 10 s: every story of a message that comes again would take that long.
-    more_proxy={"minInvisibleTimeMillsForRecv": 1_000},
+    more_proxy=BRIEF_HOLDS,
 )
 """Check-backs each second, and messages that come again within one."""
 
