@@ -185,6 +185,33 @@ def test_a_rollback_that_gets_no_answer_does_not_keep_its_caller(
     run(story)
 
 
+async def test_a_connection_lost_on_its_way_back_changes_nothing_of_what_happened(
+    mysql_url: str, proxy: TcpProxy
+) -> None:
+    """The COMMIT was answered, the caller was cancelled: so it is, whatever becomes of the ROLLBACK behind it."""
+    stores = stores_on(at(mysql_url, proxy.address), HURRIED)
+    await stores.sales.create(SALE, rules(), NOW)
+    proxy.cut_replies(1, of=b"ROLLBACK")
+    assert (await sell(stores, [claim("anna")])).accepted
+    assert proxy.cut_count == 1
+
+    inside = asyncio.Event()
+
+    async def waits(transaction: SaleTransaction) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    proxy.cut_replies(1, of=b"ROLLBACK")
+    waiting = asyncio.create_task(stores.orders.transact([SALE], waits))
+    await inside.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert proxy.cut_count == 2
+    assert in_use(stores.database) == dict.fromkeys(Lane, 0)
+    await stores.database.close()
+
+
 async def test_a_server_that_accepts_and_says_nothing_is_given_up_in_the_time_of_a_connect(
     mysql_url: str, proxy: TcpProxy
 ) -> None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
-from sqlalchemy import URL, Connection, QueuePool, event, make_url
+from sqlalchemy import URL, Connection, QueuePool, event, exc, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -144,12 +144,13 @@ class Database:
 
 
 async def _give_back(connection: AsyncConnection) -> None:
-    """Roll back what is open, and return the connection to its pool; one that does not answer is thrown away instead.
+    """Roll back what is open, and return the connection to its pool; one that cannot do that is thrown away instead.
 
     SQLAlchemy's own context manager waits for the ROLLBACK whatever happens, cancelled or not: through a dead network
-    that kept the caller past its deadline, and the pool's place for as long as TCP tries.
+    that kept the caller past its deadline, and the pool's place for as long as TCP tries. And its error took the place
+    of what had happened: of a COMMIT that was answered, or of a cancellation, which its loop then did not hear.
     """
-    with suppress(TimeoutError):
+    with suppress(TimeoutError, exc.DBAPIError):
         async with asyncio.timeout(GIVE_BACK_S):
             await connection.close()
 
