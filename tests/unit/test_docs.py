@@ -101,7 +101,7 @@ def test_every_setting_exists(page):
 def calls_of(page: Path) -> Iterator[tuple[str, str]]:
     for code in code_of(text_of(page)):
         # A value inside a path, as a template, a shell or an f-string has it, is one part of it.
-        plain = re.sub(r"\{[^{}\n]*\}", "x", code)
+        plain = re.sub(r"\{[^{}\n]*\}|\$\w+", "x", code)
         for method, path in CALL.findall(plain):
             yield method, path.rstrip(".")
 
