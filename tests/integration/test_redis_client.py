@@ -283,6 +283,18 @@ async def test_settings_are_read_from_info_where_config_is_forbidden(make_server
 
 
 @pytest.mark.server
+async def test_a_server_whose_config_has_another_name_is_taken_as_one_that_may_not_be_asked(
+    make_server: Callable[..., RealServer],
+) -> None:
+    """As hosted ones do."""
+    server = make_server("redis", "--rename-command", "CONFIG", "")
+    stock = RedisStock(RedisClient(server.url), SystemClock())
+    (unseen,) = await stock.problems()
+    assert "allow CONFIG GET" in unseen
+    await stock.close()
+
+
+@pytest.mark.server
 async def test_a_replica_and_a_full_server_are_named(make_server: Callable[..., RealServer]) -> None:
     master = make_server("valkey", "--repl-diskless-sync-delay", "0")
     server = make_server("valkey", "--appendonly", "yes")

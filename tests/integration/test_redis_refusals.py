@@ -95,7 +95,10 @@ async def test_a_server_that_cannot_save_to_its_disk(shop: Shop) -> None:
     refused = await shop.refusal()
     assert (refused.why or "").startswith("it cannot write to its disk, and takes no writes (MISCONF"), refused
     assert refused.remedy == "look at its log, and at the space on its disk"
+    (problem,) = await shop.stock.problems()
+    assert problem.startswith("Redis cannot write to its disk, and takes no writes: ")
     await shop.call("CONFIG", "SET", "save", "")
+    assert await shop.stock.problems() == []
     await shop.nothing_was_done()
 
 

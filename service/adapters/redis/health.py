@@ -38,7 +38,12 @@ _BARE = frozenset({"UNLINK"})
 async def problems_of(client: RedisClient, scripts: Scripts) -> list[str]:
     """From INFO, and from CONFIG GET where INFO does not say it. StockUnavailable if the server does not answer."""
     found = info.parsed(await client.execute("INFO"))
-    return [*_of_info(found), *await _of_persistence(client, found), *await _of_permissions(client, scripts)]
+    return [
+        *_of_info(found),
+        *await _of_disk(client, found),
+        *await _of_persistence(client, found),
+        *await _of_permissions(client, scripts),
+    ]
 
 
 def _of_info(found: Mapping[str, str]) -> Iterator[str]:
@@ -47,27 +52,36 @@ def _of_info(found: Mapping[str, str]) -> Iterator[str]:
     policy = found.get("maxmemory_policy", "unknown")
     if policy != "noeviction":
         yield _EVICTION.format(policy=policy)
-    used, most = int(found.get("used_memory", 0)), int(found.get("maxmemory", 0))
+    used = int(found.get("used_memory", 0)) - int(found.get("mem_not_counted_for_evict", 0))
+    most = int(found.get("maxmemory", 0))
     if 0 < most <= used:
         yield _FULL.format(used=used, most=most)
+
+
+async def _of_disk(client: RedisClient, found: Mapping[str, str]) -> list[str]:
+    """A snapshot that failed stops writes only where snapshots are asked for."""
     if found.get("aof_last_write_status", "ok") != "ok":
-        yield _DISK
+        return [_DISK]
+    failed = found.get("rdb_last_bgsave_status", "ok") != "ok"
+    return [_DISK] if failed and await _saves_snapshots(client) else []
 
 
 async def _of_persistence(client: RedisClient, found: Mapping[str, str]) -> list[str]:
     if found.get("aof_enabled") == "1":
         return []
+    saves = await _saves_snapshots(client)
+    if saves is None:
+        return [_UNSEEN]
+    return [] if saves else [_NO_PERSISTENCE]
+
+
+async def _saves_snapshots(client: RedisClient) -> bool | None:
+    """None: this user may not ask, or CONFIG has no such name here."""
     try:
         reply = await client.execute("CONFIG GET", "save")
     except StockRefused:
-        return [_UNSEEN]
-    match reply:
-        case [_, b""]:
-            return [_NO_PERSISTENCE]
-        case [_, bytes()]:
-            return []
-        case _:
-            return [_UNSEEN]
+        return None
+    return reply[1] != b"" if isinstance(reply, list) and len(reply) > 1 else None
 
 
 async def _of_permissions(client: RedisClient, scripts: Scripts) -> list[str]:

@@ -60,6 +60,9 @@ _BY_TEXT = {
     "max number of clients reached": Meaning(
         why="it takes no more connections", remedy="raise its maxclients, or lower DROPGATE_REDIS_POOL_MAX"
     ),
+    "unknown command": Meaning(
+        why="it does not know this command", remedy="use Redis 7 or Valkey, with its commands under their own names"
+    ),
     "invalid password": _USER,
     "without any password configured": _USER,
     "certificate required": _CERTIFICATE,

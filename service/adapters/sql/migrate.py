@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -62,8 +63,11 @@ async def schema_problem(database: Database) -> str | None:
     return None
 
 
+@cache
 def head() -> str:
-    """The revision that this release needs. Revisions are numbers that grow."""
+    """The revision that this release needs. Revisions are numbers that grow.
+
+    Looked up once: it reads every migration, and readiness asks every few seconds."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
