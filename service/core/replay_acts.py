@@ -37,11 +37,14 @@ class ReplayActs:
         self._standings = standings
 
     async def act(self, case: Case) -> Item:
-        """The item as the act left it. What could not be done now is `waiting`."""
+        """The item as the act left it. `waiting` says that nothing was done; where no reply says so, a COMMIT or a
+        message may have gone through, and how it ended is for its reservations to say."""
         try:
             return await self._act(case)
-        except InDoubt as error:
+        except BrokerRefused as error:
             return replace(case.item, outcome=Outcome.WAITING, why=str(error))
+        except InDoubt as error:
+            return _pending(case.item, f"It may be done, or not: {error}")
 
     async def as_it_stands(self, item: Item) -> Item:
         """Each of its reservations as the stores show it now, and a pending item as they say it ended."""
@@ -106,7 +109,10 @@ class ReplayActs:
         return _pending(item, "The broker has it again and asks about it. That is not its end: look again.")
 
     async def _refused(self, item: Item, error: BrokerRefused) -> Item:
-        listed = await self._transport.discarded(LOOK_MAX)
+        try:
+            listed = await self._transport.discarded(LOOK_MAX)
+        except BrokerUnavailable:
+            raise error from None
         if any(half.message_id == item.message_id for half in listed):
             return replace(item, outcome=Outcome.WAITING, why=str(error))
         return await self.as_it_stands(_pending(item, "Somebody else dealt with it a moment ago."))

@@ -255,6 +255,47 @@ async def test_a_store_that_is_away_hides_none_of_the_others(desk: Desk) -> None
     await desk.stage.quiet()
 
 
+async def test_an_act_whose_commit_nobody_heard_of_is_pending_and_its_rows_say_how_it_ended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not `waiting`, which would say for ever that nothing was done."""
+    await desk.queued("anna")
+    orders = desk.process.adapters.orders
+    transact = orders.transact
+
+    async def reply_is_lost(*args: Any, **kwargs: Any) -> None:
+        await transact(*args, **kwargs)
+        raise StoreUnavailable("sql", "no answer")
+
+    monkeypatch.setattr(orders, "transact", reply_is_lost)
+    done = await desk.act(IN_DOUBT)
+    monkeypatch.undo()
+    assert [item.outcome for item in done.items] == [Outcome.PENDING]
+    assert (await desk.again(done)).outcome is Outcome.ORDERED
+    await desk.act(IN_DOUBT)
+    await desk.stage.quiet()
+
+
+async def test_an_act_that_cannot_be_looked_at_afterwards_is_pending(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.buried("anna")
+
+    async def no_answer(*_: Any) -> None:
+        raise StoreUnavailable("sql", "no answer")
+
+    async def reads_time_out() -> None:
+        monkeypatch.setattr(desk.process.adapters.orders, "orders", no_answer)
+
+    desk.process.seam.before["confirm"] = Once(reads_time_out)
+    done = await desk.act(DEAD_LETTER)
+    monkeypatch.undo()
+    assert [item.outcome for item in done.items] == [Outcome.PENDING]
+    assert (await desk.again(done)).outcome is Outcome.ORDERED
+    assert [item.outcome for item in (await desk.act(DEAD_LETTER)).items] == [Outcome.NO_OP]
+    await desk.stage.quiet()
+
+
 async def test_a_replay_takes_no_more_than_its_measure_says_so_and_goes_on(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
