@@ -25,6 +25,7 @@ from service.adapters.sql.retention import SqlRetention
 from service.adapters.sql.sale_store import SqlSaleStore
 from service.adapters.system_clock import SystemClock
 from service.bootstrap.private_files import private_file, private_folder
+from service.core.topics import Topics
 from service.domain.errors import SettingRefused
 from service.ports.clock import Clock
 from service.ports.messaging import Transport
@@ -192,6 +193,7 @@ def _rocketmq5_transport(settings: Settings, proxy: str) -> Transport:
             proxy=proxy,
             name_servers=settings.rocketmq_nameserver,
             prefix=settings.topic_prefix,
+            order_topic=Topics.named(settings.topic_prefix).order.name,
             access_key=settings.rocketmq_access_key or "",
             secret_key=secret.get_secret_value() if secret else "",
             namespace=settings.rocketmq_namespace or "",

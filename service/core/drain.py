@@ -11,7 +11,7 @@ from service.ports.messaging import Topic, Transport
 LOOK_MS = 250
 """One look at the broker serves all sales of a turn."""
 GAP_MS = 2_000
-"""Looks further apart than this do not belong together: what was there between them is not known."""
+"""From the end of a look to the next: further apart they do not belong together, as what was between is not known."""
 
 
 class Drain:
@@ -21,7 +21,7 @@ class Drain:
         self._clock = clock
         self._timeout_ms = int(timeout_s * 1000)
         self._one_at_a_time = asyncio.Lock()
-        self._looked_at_ms = 0
+        self._looked_at_ms = self._looked_until_ms = 0
         self._empty_since_ms: int | None = None
         self._blind_ms = 0
 
@@ -44,8 +44,9 @@ class Drain:
 
     async def _look(self, now_ms: int) -> None:
         backlog = await self._transport.backlog(self._order.name, self._order.group or "")
-        goes_on = 0 <= now_ms - self._looked_at_ms <= GAP_MS
+        goes_on = 0 <= now_ms - self._looked_until_ms <= GAP_MS
         empty = backlog.undelivered == 0 and not backlog.halves
         since_ms = self._empty_since_ms if goes_on and self._empty_since_ms is not None else now_ms
         self._empty_since_ms = since_ms if empty else None
-        self._looked_at_ms, self._blind_ms = now_ms, int(backlog.blind_s * 1000)
+        self._looked_at_ms, self._looked_until_ms = now_ms, self._clock.now_ms()
+        self._blind_ms = int(backlog.blind_s * 1000)

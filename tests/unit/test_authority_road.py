@@ -68,9 +68,14 @@ class Broker:
     looks = 0
     undelivered = 0
     blind_s = 0.0
+    takes_s = 0.0
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
 
     async def backlog(self, topic: str, group: str) -> Backlog:
         self.looks += 1
+        await self.clock.advance(self.takes_s)
         return Backlog(halves=0, undelivered=self.undelivered, blind_s=self.blind_s)
 
 
@@ -80,7 +85,7 @@ class Leader:
         self.rows = Rows()
         self.memory = MemoryStock(self.clock)
         self.redis = Seam(cast(Stock, self.memory))
-        self.broker = Broker()
+        self.broker = Broker(self.clock)
         stock, sales = cast(Stock, self.redis), cast(SaleStore, self.rows)
         self.road = AuthorityRoad(
             sales=sales,
@@ -267,3 +272,15 @@ async def test_looks_with_a_gap_between_them_do_not_make_a_while(leader: Leader)
         await leader.clock.advance(7)
         await leader.road.turn()
     assert leader.under(Authority.REDIS) == set()
+
+
+async def test_slow_looks_make_a_while_too(leader: Leader) -> None:
+    leader.broker.blind_s, leader.broker.takes_s = 6.0, 2.5
+    await leader.have(1, Authority.SQL)
+    (sale,) = leader.rows.by_id.values()
+    began_ms = leader.clock.now_ms()
+    leader.rows.by_id[sale.id] = replace(sale, older_deadline_ms=1, epoch_started_at_ms=began_ms)
+    for _ in range(4):
+        await leader.clock.advance(0.5)
+        await leader.road.turn()
+    assert leader.under(Authority.REDIS) == {sale.id}

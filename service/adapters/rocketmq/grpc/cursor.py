@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
@@ -95,7 +95,8 @@ class TopicCursor:
                 if len(found) >= limit:
                     break
         if to > start:
-            await self._move(queues, to)
+            with suppress(BrokerRefused):  # who may not move it can still look, and remembers here what is done
+                await self._move(queues, to)
         self._done[queues.address] = {at for at in self._done.get(queues.address, ()) if at >= to}
         return found
 

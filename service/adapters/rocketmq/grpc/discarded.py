@@ -23,7 +23,6 @@ class DiscardedDesk:
     def __init__(self, client: RemotingClient, cluster: Cluster, desk: TopicDesk, settings: GrpcSettings) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._ours = settings.full(f"{settings.prefix}-")
         self._cursor = TopicCursor(
             client,
             cluster,
@@ -31,7 +30,7 @@ class DiscardedDesk:
             topic=DISCARDED_TOPIC,
             group=settings.full(f"{settings.prefix}-discarded"),
             scan_max=settings.aside_scan_max,
-            is_ours=lambda message: message.real_topic.startswith(self._ours),
+            is_ours=lambda message: settings.sends_halves_to(message.real_topic),
         )
         self._resuming = asyncio.Lock()
 

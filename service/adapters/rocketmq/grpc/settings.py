@@ -19,6 +19,8 @@ class GrpcSettings:
 
     prefix: str = "dropgate"
     """Of our topics: the discarded half messages of all of a cluster lie in one topic, and others' are not ours."""
+    order_topic: str | None = None
+    """The one that takes half messages. None: every topic with the prefix may."""
 
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
@@ -119,6 +121,13 @@ class GrpcSettings:
 
     def short(self, name: str) -> str:
         return name.removeprefix(f"{self.namespace}{NAMESPACE_END}") if self.namespace else name
+
+    def sends_halves_to(self, topic: str) -> bool:
+        """Whether half messages of this topic, as the broker names it, are ours. Another deployment's prefix may begin
+        with ours."""
+        if self.order_topic is not None:
+            return topic == self.full(self.order_topic)
+        return topic.startswith(self.full(f"{self.prefix}-"))
 
 
 def _require_addresses(proxy: str) -> None:
