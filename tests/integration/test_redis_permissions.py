@@ -15,6 +15,7 @@ from service.adapters.redis.scripts import load_scripts
 from service.adapters.redis.stock import RedisStock
 from service.domain.errors import StockRefused, StockUnavailable
 from tests.fixtures.acl import PASSWORD, USER, least_user
+from tests.fixtures.servers import RealServer
 from tests.fixtures.stock import load, new_slot
 from tests.servers.redis7 import Redis
 
@@ -73,8 +74,51 @@ async def test_without_scripts_or_keys_nothing_can_be_done_and_it_says_so(
     assert refused.value.remedy == "give it the permissions that docs/operations.md lists (ACL SETUSER)"
 
 
-async def test_a_script_that_is_stopped_halfway_may_have_written(user: tuple[Redis, RedisStock]) -> None:
-    """So it is in doubt, not refused; readiness has shut the gate before."""
+HALFWAY = "redis.call('HSET', KEYS[1], 'field', 1) return redis.call('ZADD', KEYS[2], 1, 'member')"
+
+
+@pytest.mark.parametrize("server_name", ["redis", "valkey"])
+async def test_a_script_that_is_stopped_halfway_has_written_and_is_in_doubt(
+    make_server: Callable[..., RealServer], server_name: str
+) -> None:
+    """Not refused, as a command of its own is."""
+    server = make_server(server_name)
+    server.call("ACL", "SETUSER", "anna", "on", ">secret", "~dg:*", "+@all", "-zadd")
+    client = RedisClient(f"unix://anna:secret@{server.socket}")
+    with pytest.raises(StockUnavailable) as unknown:
+        await client.execute("EVAL", HALFWAY, "2", "dg:a", "dg:b")
+    assert not isinstance(unknown.value, StockRefused), unknown.value
+    assert (unknown.value.why or "").startswith("its user may not do this ("), unknown.value
+    assert unknown.value.remedy == "give it the permissions that docs/operations.md lists (ACL SETUSER)"
+    assert server.call("HGET", "dg:a", "field") in {b"1", "1"}
+    with pytest.raises(StockRefused, match="its user may not do this"):
+        await client.execute("ZADD", "dg:b", "1", "member")
+    await client.close()
+
+
+@pytest.mark.parametrize("server_name", ["redis", "valkey"])
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("CONFIG", "SET", "maxmemory", "1"), "its memory is full"),
+        (("CONFIG", "SET", "min-replicas-to-write", "1"), "too few replicas follow it"),
+        (("REPLICAOF", "127.0.0.1", "1"), "it is a replica"),
+    ],
+)
+async def test_what_stops_a_script_before_its_first_write_is_a_refusal(
+    make_server: Callable[..., RealServer], server_name: str, command: tuple[str, ...], why: str
+) -> None:
+    server = make_server(server_name)
+    client = RedisClient(f"unix://{server.socket}")
+    server.call(*command)
+    with pytest.raises(StockRefused, match=why):
+        await client.execute("EVAL", HALFWAY, "2", "dg:a", "dg:b")
+    assert server.call("EXISTS", "dg:a", "dg:b") == 0
+    await client.close()
+
+
+async def test_a_permission_that_a_load_misses_leaves_it_in_doubt(user: tuple[Redis, RedisStock]) -> None:
+    """Readiness has shut the gate before."""
     server, stock = user
     slot = new_slot()
     server.call("ACL", "SETUSER", USER, "-hset")

@@ -2,7 +2,8 @@
 
 StockRefused is for what certainly did not happen: Redis said so, or was never asked. Everything else may have happened.
 Redis looks at memory, disk, role and replicas before a script's first write, and not again after it (7.0 and later: the
-script runs through), so these codes too mean that nothing was written.
+script runs through), so these codes mean that nothing was written. It looks at permissions before each command of a
+script: one that may not call its third has written with its first two.
 """
 
 from __future__ import annotations
@@ -55,11 +56,19 @@ _BY_CODE = {
     "NOAUTH": _USER,
     "WRONGPASS": _USER,
 }
+_FIRST_WRITE_ONLY = frozenset({"OOM", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS"})
+"""From within a script, these come before its first write or not at all."""
+_IN_SCRIPT = " on @user_script:"
+"""Redis 7 and Valkey end so what they say of a command of a script: `… script: SHA, on @user_script:LINE.`
+
+Whatever its code: a missing permission is ERR in Redis 7.0 and Valkey 9, and NOPERM outside of a script."""
 _ROLE_CHANGES = frozenset({"READONLY", "LOADING", "MASTERDOWN"})
 _BY_TEXT = {
     "max number of clients reached": Meaning(
         why="it takes no more connections", remedy="raise its maxclients, or lower DROPGATE_REDIS_POOL_MAX"
     ),
+    "the user executing the script can't": _PERMISSION,  # Redis 7.0
+    "acl failure in script": _PERMISSION,  # Valkey
     "unknown command": Meaning(
         why="it does not know this command", remedy="use Redis 7 or Valkey, with its commands under their own names"
     ),
@@ -92,9 +101,11 @@ def is_change_of_role(error: RedisError) -> bool:
 
 
 def refusal(error: RedisError) -> StockUnavailable:
-    """Of an error reply. One from within a script, which may have written before it, has none of these codes."""
+    """Of an error reply."""
     why, remedy = words(error)
-    return StockUnavailable("redis", why) if remedy is None else StockRefused("redis", why, remedy)
+    if remedy is None or _may_follow_a_write(error):
+        return StockUnavailable("redis", why, remedy)
+    return StockRefused("redis", why, remedy)
 
 
 def in_doubt(error: Exception) -> StockUnavailable:
@@ -113,6 +124,10 @@ def not_connected(error: Exception, *, tls: bool) -> StockRefused:
 def silent(timeout_s: float, *, tls: bool) -> StockRefused:
     """Nothing was sent: there was no first answer."""
     return StockRefused("redis", f"no connection within {timeout_s:g} s", SILENT_TO_TLS if tls else None)
+
+
+def _may_follow_a_write(error: RedisError) -> bool:
+    return _IN_SCRIPT in str(error) and _code_of(error) not in _FIRST_WRITE_ONLY
 
 
 def words(error: Exception) -> tuple[str, str | None]:
