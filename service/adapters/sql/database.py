@@ -7,7 +7,8 @@ which would begin at the first write only. Writers of one process queue in order
 
 MySQL and MariaDB: READ COMMITTED (a status poll sees what others committed, F52), strict mode, UTC. The session's
 `wait_timeout` is short, because it is also how long the server keeps the row locks of a process that was paused or cut
-off in mid-transaction. aiomysql has no read time-out: the deadline of transactions.py bounds every statement.
+off in mid-transaction. aiomysql has no read time-out: the deadline of transactions.py bounds each statement and COMMIT,
+mysql_connection.py the connect and the look at a pooled connection, `_give_back` the ROLLBACK.
 
 Connections are kept apart by what they are for (Lane), so that work that waits, at a locked row or a slow disk, keeps
 nobody from reading, and a storm of reads does not keep this process from knowing whether it may sell.
