@@ -51,12 +51,20 @@ class InDoubtFinder:
         cases: list[Case] = []
         for sale in sales:
             if sale.authority is not Authority.REDIS:
+                cases += self._elsewhere(sale)
                 continue
             for slot in slots_of(sale.id, sale.epoch, sale.segments):
                 cases += await self._of_slot(sale, slot, before_ms, BATCHES_MAX + 1 - len(cases))
                 if len(cases) > BATCHES_MAX:
                     return bounded(cases, BATCHES_MAX)
         return bounded(cases, BATCHES_MAX)
+
+    def _elsewhere(self, sale: Sale) -> list[Case]:
+        """Its slots are gone or not stamped yet: what its older epochs told buyers is in messages only."""
+        if sale.authority is not Authority.LOADING and not self._standings.older_may_yet_appear(sale):
+            return []
+        why = f"{sale.id} is under {sale.authority}: its messages may be on their way."
+        return [left_alone(Outcome.WAITING, why, sale_id=sale.id)]
 
     async def _of_slot(self, sale: Sale, slot: Slot, before_ms: int, limit: int) -> list[Case]:
         try:

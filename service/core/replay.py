@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from service.core.replay_acts import ReplayActs, resumed_by
 from service.core.replay_cases import Case, Finder, Looked, Resume
-from service.domain.errors import InvalidRequest, NotFound, Unavailable
+from service.domain.errors import DropgateError, InvalidRequest, NotFound
 from service.domain.replay import Item, Outcome, Replay, ReplayId, Scope, Source, is_replay_id, new_replay_id
 from service.observability import metrics
 from service.observability.actions import Action
@@ -45,7 +45,8 @@ class ReplayService:
     async def act(self, scope: Scope, *, why: str, actor: str, progress: Progress | None = None) -> Replay:
         """Do it, item by item, each noted in SQL before and after. What the broker has accepted is `pending`.
 
-        Where SQL goes away midway the replay ends there: its items say how far it came, and it may be run again.
+        Where SQL goes away midway, or refuses a row, the replay ends there: its items say how far it came, and it may
+        be run again.
         """
         if not why.strip():
             raise InvalidRequest("why", "say why: it goes into the audit")
@@ -90,13 +91,16 @@ class ReplayService:
     async def _noted(self, replay: Replay, replay_id: ReplayId, position: int, case: Case) -> _Noted:
         if case.act is None:
             return _Noted(item=case.item)
-        item = replace(case.item, outcome=Outcome.PENDING, why="It was begun. How it ended was not noted.")
+        begun = replace(case.item, outcome=Outcome.PENDING, why="It was begun. How it ended was not noted.")
+        item = case.item
         try:
             claims = isinstance(case.act, Resume)
-            holder = await self._store.begin(replay, position, item, self._clock.now_ms(), claims=claims)
+            holder = await self._store.begin(replay, position, begun, self._clock.now_ms(), claims=claims)
+            item = begun
             item = await self._acts.act(case) if holder is None else resumed_by(case.item, holder)
             await self._store.end(replay_id, position, item, self._clock.now_ms())
-        except Unavailable as error:
+        except DropgateError as error:
+            # Its caller must hear of what was acted on before, and the id to look at it again.
             warn(Action.REPLAYED, **_facts(replay, item), error=str(error))
             return _Noted(item=item, noted=False)
         metrics.REPLAY_ITEMS.labels(replay.scope.source.value, item.outcome.value).inc()
@@ -107,7 +111,7 @@ class ReplayService:
         at_ms = self._clock.now_ms()
         try:
             await self._store.finish(replay_id, at_ms)
-        except Unavailable as error:
+        except DropgateError as error:
             warn(Action.REPLAYED, replay_id=replay_id, actor=replay.actor, error=str(error))
             return replay
         return replace(replay, finished_at_ms=at_ms)

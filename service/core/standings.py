@@ -53,7 +53,7 @@ class Standings:
         records = await self._records(sale, without)
         # SQL again: a row may have come, and its record gone, since the first look.
         rows |= await self._rows_again(without)
-        may = self._may_yet_appear(sale, now_ms) if epoch is None else batch_may_yet_win(sale, epoch)
+        may = self._older_may(sale, now_ms) if epoch is None else await self._batch_may(sale, epoch, now_ms)
         return Stand(
             reservations=tuple(
                 standing_now(
@@ -66,6 +66,10 @@ class Standings:
             records=records.found,
             readable=records.readable,
         )
+
+    def older_may_yet_appear(self, sale: Sale) -> bool:
+        """Whether a candidate of any older epoch may still become an order."""
+        return self._older_may(sale, self._clock.now_ms())
 
     async def losers(self, batch_id: BatchId) -> frozenset[ReservationId]:
         """Whom the decision row of this batch names."""
@@ -100,6 +104,12 @@ class Standings:
             return _Records(found={}, readable=False)
         return _Records(found=reply, readable=True)
 
-    def _may_yet_appear(self, sale: Sale, now_ms: int) -> bool:
+    async def _batch_may(self, sale: Sale, epoch: int, now_ms: int) -> bool:
+        older = sale.authority is Authority.REDIS and epoch < sale.epoch
+        deadline_ms = await self._orders.epoch_deadline_ms(sale.id, epoch) if older else None
+        closed_at_ms = None if deadline_ms is None else deadline_ms + self._margin_ms
+        return batch_may_yet_win(sale, epoch, closed_at_ms=closed_at_ms, now_ms=now_ms)
+
+    def _older_may(self, sale: Sale, now_ms: int) -> bool:
         deadline_ms = sale.older_deadline_ms
         return deadline_ms is not None and now_ms < deadline_ms + self._margin_ms

@@ -199,9 +199,15 @@ def standing_now(id_: ReservationId, found: Found, *, may_yet_appear: bool) -> N
     return Now(reservation_id=id_, standing=Absence.IN_DOUBT if unknown else Absence.NOTHING)
 
 
-def batch_may_yet_win(sale: Sale, epoch: int) -> bool:
-    """Whether a candidate without a record may still end in a row: an older epoch's always does (design §3.3)."""
-    return sale.authority is not Authority.REDIS or epoch != sale.epoch
+def batch_may_yet_win(sale: Sale, epoch: int, *, closed_at_ms: int | None, now_ms: int) -> bool:
+    """Whether a candidate without a record may still win: of an older epoch until that is closed (design §3.3).
+    GET says 404 from then on.
+
+    `closed_at_ms`: the epoch's deadline and the margin; None: it is not known to end.
+    """
+    if sale.authority is not Authority.REDIS or epoch > sale.epoch:
+        return True
+    return epoch < sale.epoch and (closed_at_ms is None or now_ms < closed_at_ms)
 
 
 HOLDS_NOTHING: frozenset[Standing] = frozenset({Status.CANCELLED, Status.REJECTED, Absence.NOTHING})

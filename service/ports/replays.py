@@ -21,7 +21,7 @@ class ReplayStore(Protocol):
         """
 
     async def end(self, replay_id: ReplayId, position: int, item: Item, at_ms: int) -> None:
-        """What became of it."""
+        """What became of it. `waiting`: nothing was done, and this replay's claim on its message goes."""
 
     async def finish(self, replay_id: ReplayId, at_ms: int) -> None:
         """Every item has been come to."""

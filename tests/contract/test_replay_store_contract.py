@@ -139,6 +139,19 @@ async def test_a_message_is_one_replays_for_ten_minutes(stores: Stores, store: S
     assert await store.claims(["m-1"], late + 1) == {"m-1": second.id}
 
 
+async def test_a_message_that_was_refused_to_a_replay_is_free_for_others(store: SqlReplayStore) -> None:
+    first, second = a_replay(MESSAGE), a_replay(MESSAGE)
+    for replay in (first, second):
+        await store.create(replay)
+    assert await store.begin(first, 0, MESSAGE, NOW, claims=True) is None
+    waiting, pending = (replace(MESSAGE, outcome=it) for it in (Outcome.WAITING, Outcome.PENDING))
+    await store.end(id_of(second), 0, waiting, NOW)
+    await store.end(id_of(first), 0, pending, NOW)
+    assert await store.claims(["m-1"], NOW) == {"m-1": first.id}, "only its own, and only where nothing was done"
+    await store.end(id_of(first), 0, waiting, NOW)
+    assert await store.begin(second, 0, MESSAGE, NOW, claims=True) is None
+
+
 async def test_claims_that_are_past_go_with_the_next_one_that_is_past(stores: Stores, store: SqlReplayStore) -> None:
     replay = a_replay(MESSAGE, replace(MESSAGE, message_id="m-2"), replace(MESSAGE, message_id="m-3"))
     await store.create(replay)

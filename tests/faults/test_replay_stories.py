@@ -7,15 +7,24 @@ import json
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from service.core import in_doubt, stranded
-from service.domain.errors import InvalidRequest, NotFound, StoreUnavailable
+from service.domain.errors import (
+    BrokerRefused,
+    DropgateError,
+    InvalidRequest,
+    NotFound,
+    RowRefused,
+    StockUnavailable,
+    StoreUnavailable,
+)
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, reservation_id
-from service.domain.replay import CLAIM_MS, Item, Outcome, ReplayId, Scope, Source
+from service.domain.replay import CLAIM_MS, Item, Outcome, Replay, ReplayId, Scope, Source
 from tests.fixtures.replays import ONE_CHECK, Desk, everything, with_a_discarded_half
 from tests.fixtures.seams import Once, Pause, away
 from tests.fixtures.stage import SALE, Stage, counted, until
@@ -245,6 +254,31 @@ async def test_a_loss_of_redis_between_the_look_and_the_act_makes_it_wait_and_no
     await desk.stage.quiet()
 
 
+@pytest.mark.parametrize("stays", ["sql", "loading"])
+async def test_a_sale_that_redis_does_not_decide_is_no_empty_list(desk: Desk, stays: str) -> None:
+    """What its buyers were told is in messages only, until they are delivered."""
+    anna = await desk.queued("anna")
+    leadership = desk.process.cases.leadership()
+    await asyncio.to_thread(desk.stage.server.call, "FLUSHALL")
+    desk.process.seam.before["stamp"] = away
+
+    async def is_there() -> bool:
+        await desk.stage.jump(11)
+        assert await leadership.hold()
+        with suppress(StockUnavailable):
+            await desk.process.sweep("authority")
+        return (await desk.stage.row()).authority == stays
+
+    await until(is_there, f"it stays under {stays}")
+    (item,) = (await desk.look(replace(IN_DOUBT, sale_id=SALE))).items
+    assert (item.outcome, item.sale_id, f"under {stays}" in item.why) == (Outcome.WAITING, SALE, True)
+    desk.process.seam.heal()
+    desk.process.start("keeper")
+    desk.process.start("order")
+    await until(lambda: desk.row(anna), "its row is there")
+    await desk.stage.quiet()
+
+
 async def test_a_store_that_is_away_hides_none_of_the_others(desk: Desk) -> None:
     await desk.queued("anna")
     desk.process.seam.before.update(undelivered=away, batches=away, find=away)
@@ -390,6 +424,24 @@ async def test_a_decision_row_alone_forgets_no_winner(desk: Desk) -> None:
     await desk.stage.quiet()
 
 
+async def test_a_resume_that_the_broker_refuses_leaves_the_message_to_the_next_replay(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anna = await with_a_discarded_half(desk.stage, desk.process)
+
+    async def refused(_: str) -> None:
+        raise BrokerRefused("broker", "no such topic")
+
+    monkeypatch.setattr(desk.process.adapters.transport, "resume_discarded", refused)
+    assert [item.outcome for item in (await desk.act(DISCARDED)).items] == [Outcome.WAITING]
+    monkeypatch.undo()
+    assert [item.outcome for item in (await desk.act(DISCARDED)).items] == [Outcome.PENDING]
+    assert desk.resumed() == 1
+    desk.process.start("order")
+    await desk.stage.becomes(anna, "awaiting_payment")
+    await desk.stage.quiet()
+
+
 async def test_the_keeper_may_be_done_with_it_between_the_look_and_the_act(desk: Desk) -> None:
     anna = await with_a_discarded_half(desk.stage, desk.process)
     rival = await desk.stage.process()
@@ -527,7 +579,10 @@ async def test_a_replay_killed_in_mid_order_shows_how_far_it_came_and_runs_again
     assert (await desk.stage.ledger()).sql.awaiting_payment == 2
 
 
-async def test_a_replay_ends_where_sql_cannot_note_it_any_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [StoreUnavailable("sql", "no answer"), RowRefused("MySQL error 1406")])
+async def test_a_replay_ends_where_sql_cannot_note_it_any_more(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, error: DropgateError
+) -> None:
     for buyer in ("anna", "bert", "carl"):
         await desk.queued(buyer)
     store = desk.store
@@ -535,7 +590,7 @@ async def test_a_replay_ends_where_sql_cannot_note_it_any_more(desk: Desk, monke
 
     async def fails_at_the_second(replay_id: ReplayId, position: int, item: Item, at_ms: int) -> None:
         if position == 1:
-            raise StoreUnavailable("sql", "no answer")
+            raise error
         await end(replay_id, position, item, at_ms)
 
     monkeypatch.setattr(store, "end", fails_at_the_second)
@@ -544,6 +599,26 @@ async def test_a_replay_ends_where_sql_cannot_note_it_any_more(desk: Desk, monke
     assert [item.outcome for item in done.items] == [Outcome.ORDERED, Outcome.ORDERED, Outcome.PLANNED]
     assert (done.finished_at_ms, done.settled) == (None, False)
     assert [item.outcome for item in (await desk.act(IN_DOUBT)).items] == [Outcome.ORDERED]
+    await desk.stage.quiet()
+
+
+async def test_what_sql_will_not_have_begun_was_not_come_to(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for buyer in ("anna", "bert"):
+        await desk.queued(buyer)
+    store = desk.store
+    begin = store.begin
+
+    async def fails_at_the_second(replay: Replay, position: int, *rest: Any, **claims: Any) -> ReplayId | None:
+        if position == 1:
+            raise RowRefused("MySQL error 1406")
+        return await begin(replay, position, *rest, **claims)
+
+    monkeypatch.setattr(store, "begin", fails_at_the_second)
+    done = await desk.act(IN_DOUBT)
+    monkeypatch.undo()
+    assert [item.outcome for item in done.items] == [Outcome.ORDERED, Outcome.PLANNED]
+    assert (done.finished_at_ms, done.settled, done.id is None) == (None, False, False)
+    await desk.act(IN_DOUBT)
     await desk.stage.quiet()
 
 

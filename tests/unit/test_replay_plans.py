@@ -29,7 +29,7 @@ from service.domain.replay import (
 )
 from service.domain.replay_plan import MessageFacts, StoredFacts, plan_message, plan_stored
 from service.domain.reservation import Reason, Status
-from service.domain.sale import Authority
+from service.domain.sale import Authority, Sale
 from service.domain.stock import Record, RecordState
 from tests.fixtures.domain import NOW, SALE, a_sale, an_order
 
@@ -193,9 +193,20 @@ def test_nothing_is_not_said_of_what_may_appear_or_could_not_be_looked_at(readab
 
 
 def test_an_older_epochs_candidate_may_yet_win_and_its_own_epochs_not() -> None:
-    assert not batch_may_yet_win(a_sale(), 3)
-    assert batch_may_yet_win(a_sale(), 2)
-    assert batch_may_yet_win(a_sale(authority=Authority.SQL), 3)
+    assert not may_yet_win(a_sale(), 3)
+    assert may_yet_win(a_sale(), 2)
+    assert may_yet_win(a_sale(), 4, closed_at_ms=NOW), "an old database"
+    assert may_yet_win(a_sale(authority=Authority.SQL), 3)
+
+
+def test_an_older_epochs_candidate_may_win_until_its_epoch_is_closed() -> None:
+    assert may_yet_win(a_sale(), 2, closed_at_ms=NOW + 1)
+    assert not may_yet_win(a_sale(), 2, closed_at_ms=NOW)
+    assert may_yet_win(a_sale(authority=Authority.LOADING), 2, closed_at_ms=NOW)
+
+
+def may_yet_win(sale: Sale, epoch: int, closed_at_ms: int | None = None) -> bool:
+    return batch_may_yet_win(sale, epoch, closed_at_ms=closed_at_ms, now_ms=NOW)
 
 
 # --- what became of it ------------------------------------------------------------------------------------------------

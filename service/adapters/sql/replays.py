@@ -67,6 +67,8 @@ class SqlReplayStore:
     async def end(self, replay_id: ReplayId, position: int, item: Item, at_ms: int) -> None:
         async def work(connection: AsyncConnection) -> None:
             await connection.execute(_update(replay_id, position, item).values(ended_at_ms=at_ms))
+            if item.outcome is Outcome.WAITING and item.message_id is not None:
+                await _unclaim(connection, item.message_id, replay_id)
 
         await transactions.write(self._database, work)
 
@@ -109,6 +111,12 @@ async def _claim(connection: AsyncConnection, message_id: str, replay_id: Replay
     await insert_or_ignore(connection, tables.replay_claims, [mine])
     holder = await connection.execute(select(row.replay_id).where(row.message_id == message_id).with_for_update())
     return ReplayId(holder.scalar_one())
+
+
+async def _unclaim(connection: AsyncConnection, message_id: str, replay_id: ReplayId) -> None:
+    row = tables.replay_claims.c
+    mine = (row.message_id == message_id, row.replay_id == replay_id)
+    await connection.execute(delete(tables.replay_claims).where(*mine))
 
 
 def _update(replay_id: ReplayId, position: int, item: Item) -> Update:
