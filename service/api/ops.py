@@ -23,7 +23,7 @@ async def readyz(call: Call, _: NoBody) -> Answer:
     missing = await call.services.readiness.missing()
     if missing:
         raise NotReady(missing)
-    return json_answer(ReadyView())
+    return json_answer(ReadyView(advice=list(call.services.readiness.advice)))
 
 
 async def metrics(_call: Call, _: NoBody) -> Answer:

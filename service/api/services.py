@@ -81,6 +81,9 @@ class LookingAtTheBroker(Protocol):
 
 
 class BeingReady(Protocol):
+    @property
+    def advice(self) -> Sequence[str]: ...
+
     async def missing(self) -> Sequence[str]: ...
 
 

@@ -123,6 +123,7 @@ class HealthView(View, frozen=True, kw_only=True):
 class ReadyView(View, frozen=True, kw_only=True):
     ready: Literal[True] = True
     missing: list[str] = []
+    advice: list[str] = []
 
 
 def reservation_view(reservation: Reservation, now_ms: int) -> ReservationView:

@@ -3,6 +3,7 @@
 A component that is away refuses its calls by itself, and serves the next one when it is back. One that answers and is
 not set up as it must be (an evicting Redis, a missing group, a topic of another type, a schema that was not migrated)
 would take a reservation and lose it: what the last look found of it is remembered, and shuts the gate (`require`).
+What cannot be seen of it is advice: said, and shuts nothing.
 """
 
 from __future__ import annotations
@@ -68,10 +69,18 @@ class Readiness:
         self._said: Sequence[str] | None = None
         self._wrong: dict[Component, Sequence[str]] = {}
         """What is wrong with how each is set up, by the last look that it answered; not there before the first."""
+        self._silent: set[Component] = set()
+        """Which did not answer when they were looked at last."""
+        self._advice: Sequence[str] = ()
 
     def stop(self) -> None:
         """From now on not ready: a load balancer takes this process out while it drains."""
         self._stopping = True
+
+    @property
+    def advice(self) -> Sequence[str]:
+        """What the last look could not see, and what to see to; no reason to sell nothing."""
+        return self._advice
 
     async def turn(self) -> int:
         """A look for `require`, where nobody asks /readyz."""
@@ -96,10 +105,14 @@ class Readiness:
         """Unavailable: what this road needs is not set up as it must be, or has not been seen yet. From memory."""
         for component in _NEEDS.get(road, ()):
             wrong = self._wrong.get(component)
-            if wrong is None:
+            if wrong is None and not self._is_seen_otherwise(component):
                 raise Unavailable(component.value, "this process has not seen it yet")
             if wrong:
                 raise Unavailable(component.value, wrong[0])
+
+    def _is_seen_otherwise(self, component: Component) -> bool:
+        """A registered producer has seen its topic and the topic's type, by another way than the looks go."""
+        return component is Component.BROKER and component in self._silent and self._producer.is_registered
 
     def _note(self, missing: Sequence[str]) -> Sequence[str]:
         """Said once, when it changes."""
@@ -123,7 +136,7 @@ class Readiness:
     async def _look_at_all(self) -> Sequence[str]:
         said = await asyncio.gather(
             self._look_at(Component.SQL, self._schema),
-            self._look_at(Component.REDIS, self._stock.problems),
+            self._look_at(Component.REDIS, self._redis),
             self._look_at(Component.BROKER, self._transport.away, shuts=False),
             self._look_at(Component.BROKER, self._topics_missing),
         )
@@ -134,14 +147,22 @@ class Readiness:
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 wrong = await look()
-        except Unavailable as error:
-            why = (error.why or "no answer").rstrip(".")
-            return [f"{component}: {why}; {error.remedy or REMEDY}"]
-        except TimeoutError:
-            return [f"{component}: no answer within {LOOK_TIMEOUT_S:g} s; {REMEDY}"]
+        except (Unavailable, TimeoutError) as error:
+            if shuts:
+                self._silent.add(component)
+            return [f"{component}: {_why_silent(error)}"]
         if shuts:
+            self._silent.discard(component)
             self._wrong[component] = wrong
         return [f"{component}: {problem}" for problem in wrong]
+
+    async def _redis(self) -> Sequence[str]:
+        problems, advice = await self._stock.problems(), await self._stock.advice()
+        said = tuple(f"{Component.REDIS}: {sentence}" for sentence in advice)
+        if said and said != self._advice:
+            warn(Action.ADVICE, advice="; ".join(said))
+        self._advice = said
+        return problems
 
     async def _schema(self) -> Sequence[str]:
         problem = await self._sales.schema_problem()
@@ -149,3 +170,10 @@ class Readiness:
 
     async def _topics_missing(self) -> Sequence[str]:
         return await self._transport.missing(self._topics)
+
+
+def _why_silent(error: Unavailable | TimeoutError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {LOOK_TIMEOUT_S:g} s; {REMEDY}"
+    why = (error.why or "no answer").rstrip(".")
+    return f"{why}; {error.remedy or REMEDY}"

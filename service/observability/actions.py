@@ -22,6 +22,7 @@ class Action(StrEnum):
     PART_DIED = "part_died", "A background loop ended by itself: the process stops, for its supervisor to restart it."
     NOT_READY = "not_ready", "This process takes no reservation: `missing` says what for, and the remedies."
     READY = "ready", "Nothing is missing any more."
+    ADVICE = "advice", "What this process cannot see of a component, and what to see to; it sells. Also in /readyz."
     LOOP_FAILED = "loop_failed", "One turn of a loop failed and will be tried again."
     ITEM_FAILED = (
         "item_failed",
@@ -33,7 +34,10 @@ class Action(StrEnum):
     )
     BATCH_DECIDED = "batch_decided", "reserve.lua decided a batch: winners, losers, ids known before."
     BATCH_IN_DOUBT = "batch_in_doubt", "The reserve call or a decision gave no answer: the check-back will resolve it."
-    BATCH_REFUSED = "batch_refused", "Redis did not take a batch, and said why: it is rolled back, the callers heard 503."
+    BATCH_REFUSED = (
+        "batch_refused",
+        "Redis did not take a batch, and said why: it is rolled back, the callers heard 503.",
+    )
     BATCH_FENCED = "batch_fenced", "A check-back was answered ROLLBACK before the deduction came: nobody got stock."
     HALF_NOT_SENT = "half_not_sent", "No half receipt: nothing was deducted, the callers heard 503."
     CHECK_ANSWERED = "check_answered", "A check-back was answered with this verdict."

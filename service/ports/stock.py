@@ -85,4 +85,7 @@ class Stock(Protocol):
     async def problems(self) -> Sequence[str]:
         """One sentence for each setting of this server that would lose stock: eviction, no persistence. Empty: none."""
 
+    async def advice(self) -> Sequence[str]:
+        """One sentence for each of those settings that cannot be seen here: no reason to sell nothing."""
+
     async def close(self) -> None: ...

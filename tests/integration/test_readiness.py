@@ -136,13 +136,6 @@ def _way(name: str, fault: str, *says: str) -> Fault:
 
 FAULTS = {
     "Redis evicts": _redis_config("maxmemory-policy", "allkeys-lru", "noeviction", EVICTS),
-    "Redis keeps nothing, and may not be asked about snapshots": _redis_config(
-        "appendonly",
-        "no",
-        "yes",
-        "redis: Redis has no append-only file, and CONFIG is not allowed here to see whether it saves snapshots: "
-        "allow CONFIG GET",
-    ),
     "Redis is full": _redis_config(
         "maxmemory",
         "1",
@@ -239,6 +232,21 @@ async def test_a_process_that_starts_wrong_says_all_of_it_and_has_accepted_nothi
         await shop.redis_call("CONFIG", "SET", "maxmemory-policy", "noeviction")
         await _sells_again(its)
     await shop.redis_call("ACL", "SETUSER", USER, "-config")
+
+
+async def test_what_may_not_be_seen_is_advice_and_stops_no_sale(shop: Shop) -> None:
+    """A hosted Redis has no append-only file that INFO tells of, and no CONFIG: nobody could ever mend that."""
+    await shop.redis_call("CONFIG", "SET", "appendonly", "no")
+    try:
+        async with api(shop.settings) as its:
+            await its.becomes_ready()
+            (advice,) = await its.advice()
+            assert advice.startswith("redis: Redis has no append-only file, and CONFIG is not allowed here"), advice
+            assert (await its.reserve()).status_code == 202
+            await shop.redis_call("CONFIG", "SET", "appendonly", "yes")
+            assert await its.advice() == []
+    finally:
+        await shop.redis_call("CONFIG", "SET", "appendonly", "yes")
 
 
 async def test_a_wrong_setting_is_noticed_though_nobody_asks(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,6 +399,23 @@ async def test_a_name_server_that_is_away_in_mid_sale_is_said_and_stops_no_sale(
     async with api(broker.settings.model_copy(update={"rocketmq_nameserver": names.address})) as its:
         await its.becomes_ready()
         names.refuse()
+        await its.says(
+            f"broker: RocketMQ behind the name server {names.address} …; "
+            "look whether it runs, and at DROPGATE_ROCKETMQ_NAMESERVER"
+        )
+        assert (await its.reserve()).status_code == 202
+        names.heal()
+        await _sells_again(its)
+
+
+async def test_a_process_that_starts_while_the_name_server_is_away_sells_once_it_is_registered(
+    shop: Shop, broker: Broker, make_proxy: Callable[[str], TcpProxy]
+) -> None:
+    """A registered producer has seen its topic and the topic's type. It says still what it could not ask."""
+    await create_topics(broker.settings)
+    names = make_proxy(broker.rocketmq.name_server)
+    names.refuse()
+    async with api(broker.settings.model_copy(update={"rocketmq_nameserver": names.address})) as its:
         await its.says(
             f"broker: RocketMQ behind the name server {names.address} …; "
             "look whether it runs, and at DROPGATE_ROCKETMQ_NAMESERVER"

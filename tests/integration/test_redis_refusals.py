@@ -83,8 +83,7 @@ async def test_a_server_that_takes_no_writes(
     await shop.nothing_was_done()
 
 
-async def test_a_server_that_cannot_save_to_its_disk(shop: Shop) -> None:
-    await shop.call("CONFIG", "SET", "save", "3600 1")
+async def _fail_to_save(shop: Shop) -> None:
     shutil.rmtree(shop.server.folder)
     await shop.call("BGSAVE")
 
@@ -92,6 +91,24 @@ async def test_a_server_that_cannot_save_to_its_disk(shop: Shop) -> None:
         return shop.server.call("INFO", "persistence")["rdb_last_bgsave_status"] == "err"
 
     await until(has_failed, "the snapshot failed")
+
+
+async def test_a_snapshot_that_failed_and_stops_no_writes(shop: Shop) -> None:
+    """It is a server that sells: with snapshots that may fail, and with one that somebody asked for by hand."""
+    await shop.call("CONFIG", "SET", "save", "3600 1")
+    await shop.call("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    await _fail_to_save(shop)
+    assert await shop.stock.problems() == []
+    await shop.call("CONFIG", "SET", "save", "")
+    await shop.call("CONFIG", "SET", "stop-writes-on-bgsave-error", "yes")
+    assert await shop.stock.problems() == []
+    await shop.stock.reserve(shop.slot, batch(shop.slot, candidate(shop.slot)), 1)
+    assert (await count(shop.stock, shop.slot)).available == 9
+
+
+async def test_a_server_that_cannot_save_to_its_disk(shop: Shop) -> None:
+    await shop.call("CONFIG", "SET", "save", "3600 1")
+    await _fail_to_save(shop)
     refused = await shop.refusal()
     assert (refused.why or "").startswith("it cannot write to its disk, and takes no writes (MISCONF"), refused
     assert refused.remedy == "look at its log, and at the space on its disk"

@@ -210,6 +210,9 @@ class MemoryStock:
     async def problems(self) -> Sequence[str]:
         return ()
 
+    async def advice(self) -> Sequence[str]:
+        return ()
+
     async def close(self) -> None:
         """Nothing to close."""
 

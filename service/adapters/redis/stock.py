@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from service.adapters.redis import info, replies
 from service.adapters.redis.client import RedisClient
-from service.adapters.redis.health import problems_of
+from service.adapters.redis.health import advice_of, problems_of
 from service.adapters.redis.keys import DATA, META, key, keys
 from service.adapters.redis.replies import lost_of, number
 from service.adapters.redis.scripts import Argument, Reply, Script, load_scripts
@@ -171,6 +171,9 @@ class RedisStock:
 
     async def problems(self) -> Sequence[str]:
         return await problems_of(self._client, self._scripts)
+
+    async def advice(self) -> Sequence[str]:
+        return await advice_of(self._client)
 
     async def close(self) -> None:
         await self._client.close()

@@ -283,6 +283,7 @@ def a_dead_letter() -> DeadLetter:
 @dataclass
 class FakeReadiness(Fake):
     lacks: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
     async def missing(self) -> Sequence[str]:
         self.note()

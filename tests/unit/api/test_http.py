@@ -177,7 +177,13 @@ async def test_health_asks_nothing_of_anybody(world: World, client: httpx.AsyncC
 
 async def test_ready_says_so(client: httpx.AsyncClient) -> None:
     answer = await client.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "missing": []})
+    assert (answer.status_code, answer.json()) == (200, {"ready": True, "missing": [], "advice": []})
+
+
+async def test_an_advice_leaves_it_ready(world: World, client: httpx.AsyncClient) -> None:
+    world.readiness.advice = ("Redis may not be asked: look for yourself",)
+    answer = await client.get("/readyz")
+    assert (answer.status_code, answer.json()["advice"]) == (200, list(world.readiness.advice))
 
 
 async def test_not_ready_names_what_is_missing(world: World, client: httpx.AsyncClient) -> None:
