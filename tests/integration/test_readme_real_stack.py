@@ -71,13 +71,18 @@ def in_terminal(checkout: Path) -> Iterator[Callable[[str, str], subprocess.Pope
 
     yield begin
     for shell in shells:
-        family = {shell.pid} | descendants(shell.pid)
-        for pid in filter(is_alive, family):
-            os.kill(pid, signal.SIGTERM)
-        shell.wait(ENDS_WITHIN_S)
-        eventually(lambda family=family: not any(map(is_alive, family)), "all that a terminal began has ended")
+        end(shell)
     for printed in checkout.glob("*.txt"):
         print(f"--- {printed.name}:\n{printed.read_text()}")
+
+
+def end(shell: subprocess.Popen[bytes]) -> None:
+    """And all that it began."""
+    family = {shell.pid} | descendants(shell.pid)
+    for pid in filter(is_alive, family):
+        os.kill(pid, signal.SIGTERM)
+    shell.wait(ENDS_WITHIN_S)
+    eventually(lambda: not any(map(is_alive, family)), "all that a terminal began has ended")
 
 
 def terminal(folder: Path) -> Mapping[str, str]:
