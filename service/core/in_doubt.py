@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from service.core.claims import claims_of_stored, lacks_body
 from service.core.directory import SaleDirectory
 from service.core.named import NamedIds, Queued
-from service.core.replay_cases import Case, Looked, MakeOrders, bounded, if_old_enough, left_alone
+from service.core.one_look import OneLook
+from service.core.replay_cases import Case, Listed, Looked, MakeOrders, bounded, if_old_enough, left_alone
 from service.core.standings import Standings
 from service.domain.batch import TIME_MAX_MS
 from service.domain.errors import StockUnavailable
 from service.domain.ids import BatchId, home_segment
-from service.domain.replay import BATCHES_MAX, Item, Outcome, Scope
+from service.domain.replay import BATCHES_MAX, LOOK_MAX, Item, Outcome, Scope
 from service.domain.replay_plan import StoredFacts, plan_stored
 from service.domain.sale import Authority, Sale
 from service.domain.stock import Batches, Lost, RecordState, Slot, StoredBatch, slots_of
 from service.ports.clock import Clock
-from service.ports.stock import Stock
 
 BATCHES_A_CALL = 32
 """The bound of batches.lua for ids."""
 
 
 class InDoubtFinder:
+    """For one look."""
+
     def __init__(
-        self, directory: SaleDirectory, stock: Stock, standings: Standings, named: NamedIds, clock: Clock
+        self, directory: SaleDirectory, look: OneLook, standings: Standings, named: NamedIds, clock: Clock
     ) -> None:
         self._directory = directory
-        self._stock = stock
+        self._stock = look
         self._standings = standings
         self._named = named
         self._clock = clock
@@ -42,22 +44,23 @@ class InDoubtFinder:
         if sale is not None:
             cases += [case for case in await self._of_batches(sale, scope.batch_ids) if case.item.batch_id not in known]
         now_ms = self._clock.now_ms()
-        return bounded((if_old_enough(case, scope, now_ms) for case in cases), BATCHES_MAX)
+        old_enough = (if_old_enough(case, scope, now_ms) for case in cases)
+        return bounded(old_enough, BATCHES_MAX, more=self._stock.is_over())
 
     # --- nothing named: what the slots list ---------------------------------------------------------------------------
 
     async def _listed(self, scope: Scope, sales: Sequence[Sale]) -> Looked:
         before_ms = self._clock.now_ms() - scope.older_than_s * 1000 if scope.older_than_s else TIME_MAX_MS
-        cases: list[Case] = []
+        listed = Listed(BATCHES_MAX)
         for sale in sales:
             if sale.authority is not Authority.REDIS:
-                cases += self._elsewhere(sale)
+                listed.add(self._elsewhere(sale))
                 continue
             for slot in slots_of(sale.id, sale.epoch, sale.segments):
-                cases += await self._of_slot(sale, slot, before_ms, BATCHES_MAX + 1 - len(cases))
-                if len(cases) > BATCHES_MAX:
-                    return bounded(cases, BATCHES_MAX)
-        return bounded(cases, BATCHES_MAX)
+                if listed.is_full or self._stock.is_over():
+                    return listed.looked(more=True)
+                await self._of_slot(listed, sale, slot, before_ms)
+        return listed.looked(more=self._stock.is_over())
 
     def _elsewhere(self, sale: Sale) -> list[Case]:
         """Its slots are gone or not stamped yet: what its older epochs told buyers is in messages only."""
@@ -66,12 +69,31 @@ class InDoubtFinder:
         why = f"{sale.id} is under {sale.authority}: its messages may be on their way."
         return [left_alone(Outcome.WAITING, why, sale_id=sale.id)]
 
-    async def _of_slot(self, sale: Sale, slot: Slot, before_ms: int, limit: int) -> list[Case]:
+    async def _of_slot(self, listed: Listed, sale: Sale, slot: Slot, before_ms: int) -> None:
+        """Its oldest batches. Where nothing can be done for some of these, those behind them are asked for too."""
+        seen: set[BatchId] = set()
+        limit = BATCHES_MAX + 1
+        while True:
+            reply = await self._undelivered(slot, before_ms, limit)
+            if isinstance(reply, Case):
+                listed.add([reply])
+                return
+            ids = {*reply.found, *reply.unreadable}
+            listed.add(await self._of_reply(sale, _besides(reply, seen)))
+            if len(ids) < limit or ids <= seen or listed.is_full:
+                return
+            if limit >= LOOK_MAX:
+                listed.more = True
+                return
+            seen |= ids
+            limit = min(2 * limit, LOOK_MAX)
+
+    async def _undelivered(self, slot: Slot, before_ms: int, limit: int) -> Batches | Case:
         try:
             reply = await self._stock.undelivered(slot, before_ms, limit)
         except StockUnavailable as error:
-            return [_unread(slot, str(error))]
-        return [_unread(slot, "it is lost")] if isinstance(reply, Lost) else await self._of_reply(sale, reply)
+            return _unread(slot, str(error))
+        return _unread(slot, "it is lost") if isinstance(reply, Lost) else reply
 
     # --- named --------------------------------------------------------------------------------------------------------
 
@@ -135,6 +157,11 @@ class InDoubtFinder:
         )
         acts = plan.outcome is Outcome.PLANNED
         return Case(item=item, act=MakeOrders(claims=claims_of_stored(sale, batch_id, stored)) if acts else None)
+
+
+def _besides(reply: Batches, seen: Collection[BatchId]) -> Batches:
+    found = {id_: stored for id_, stored in reply.found.items() if id_ not in seen}
+    return Batches(found=found, unreadable=reply.unreadable.difference(seen))
 
 
 def _unread(slot: Slot, why: str) -> Case:

@@ -19,6 +19,10 @@ Progress = Callable[[int, int], None]
 """How many items are done, of how many."""
 
 
+NewFinder = Callable[[], Finder]
+"""A finder is one look's: it remembers who did not answer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Noted:
     """An item, and whether SQL has it so."""
@@ -28,7 +32,9 @@ class _Noted:
 
 
 class ReplayService:
-    def __init__(self, *, finders: Mapping[Source, Finder], acts: ReplayActs, store: ReplayStore, clock: Clock) -> None:
+    def __init__(
+        self, *, finders: Mapping[Source, NewFinder], acts: ReplayActs, store: ReplayStore, clock: Clock
+    ) -> None:
         self._finders = finders
         self._acts = acts
         self._store = store
@@ -71,11 +77,11 @@ class ReplayService:
         stored = await self._store.replay(replay_id) if is_replay_id(replay_id) else None
         if stored is None:
             raise NotFound("replay", replay_id)
-        return replace(stored, items=tuple([await self._acts.as_it_stands(item) for item in stored.items]))
+        return replace(stored, items=await self._acts.as_they_stand(stored.items))
 
     async def _find(self, scope: Scope) -> Looked:
         scope.check()
-        return await self._finders[scope.source].find(scope)
+        return await self._finders[scope.source]().find(scope)
 
     def _replay(self, id_: ReplayId | None, scope: Scope, why: str | None, actor: str, looked: Looked) -> Replay:
         return Replay(

@@ -4,6 +4,7 @@ decides."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -19,7 +20,7 @@ from service.ports.messaging import Transport
 
 
 class ReplayActs:
-    """`group` is the order consumers'."""
+    """`group` is the order consumers'. `standings`: those of a new look."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class ReplayActs:
         transport: Transport,
         group: str,
         directory: SaleDirectory,
-        standings: Standings,
+        standings: Callable[[], Standings],
     ) -> None:
         self._intake = intake
         self._transport = transport
@@ -46,17 +47,24 @@ class ReplayActs:
         except InDoubt as error:
             return _pending(case.item, f"It may be done, or not: {error}")
 
-    async def as_it_stands(self, item: Item) -> Item:
-        """Each of its reservations as the stores show it now, and a pending item as they say it ended."""
+    async def as_they_stand(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Each of their reservations as the stores show it now, and a pending item as they say it ended. One look."""
+        standings = self._standings()
+        return tuple([await self._as_it_stands(item, standings) for item in items])
+
+    async def _as_it_stands(self, item: Item, standings: Standings) -> Item:
         if item.sale_id is None or not item.reservations:
             return item
         try:
             sale = await self._directory.current(item.sale_id)
         except NotFound:
             return item
-        stand = await self._standings.of(sale, [now.reservation_id for now in item.reservations], epoch=item.epoch)
-        losers = frozenset() if item.batch_id is None else await self._standings.losers(item.batch_id)
+        stand = await standings.of(sale, [now.reservation_id for now in item.reservations], epoch=item.epoch)
+        losers = frozenset() if item.batch_id is None else await standings.losers(item.batch_id)
         return settle(item, stand.reservations, losers)
+
+    async def _now(self, item: Item) -> Item:
+        return await self._as_it_stands(item, self._standings())
 
     async def _act(self, case: Case) -> Item:
         match case.act:
@@ -79,7 +87,7 @@ class ReplayActs:
         """How it ended is for its reservations to say."""
         match fate:
             case Ended():
-                return await self.as_it_stands(_pending(item, "Its reservations do not say yet how it ended."))
+                return await self._now(_pending(item, "Its reservations do not say yet how it ended."))
             case Waiting(why=why) | Failed(why=why):
                 return replace(item, outcome=Outcome.WAITING, why=f"It cannot be decided now: {why}.")
             case unreachable:
@@ -115,7 +123,7 @@ class ReplayActs:
             raise error from None
         if any(half.message_id == item.message_id for half in listed):
             return replace(item, outcome=Outcome.WAITING, why=str(error))
-        return await self.as_it_stands(_pending(item, "Somebody else dealt with it a moment ago."))
+        return await self._now(_pending(item, "Somebody else dealt with it a moment ago."))
 
     async def _forget(self, source: Source, item: Item) -> None:
         message_id = item.message_id or ""

@@ -82,6 +82,33 @@ def bounded(cases: Iterable[Case], limit: int, *, more: bool = False) -> Looked:
     return Looked(cases=tuple(found[:limit]), more=more or len(found) > limit)
 
 
+class Listed:
+    """What a look has listed so far: full once there is more to do than `limit`. Of those that nothing can be done for
+    no more than that are kept."""
+
+    def __init__(self, limit: int) -> None:
+        self.more = False
+        self._limit = limit
+        self._acting: list[Case] = []
+        self._idle: list[Case] = []
+
+    def add(self, cases: Iterable[Case]) -> None:
+        for case in cases:
+            if case.act is not None:
+                self._acting.append(case)
+            elif len(self._idle) < self._limit:
+                self._idle.append(case)
+            else:
+                self.more = True
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._acting) > self._limit
+
+    def looked(self, *, more: bool) -> Looked:
+        return bounded([*self._acting, *self._idle], self._limit, more=more or self.more)
+
+
 def if_old_enough(case: Case, scope: Scope, now_ms: int) -> Case:
     """What was named, and is younger than the scope says, waits."""
     born_at_ms = case.item.born_at_ms

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from service.core.one_look import SlotReads
 from service.domain.errors import StockUnavailable
 from service.domain.ids import BatchId, ReservationId, home_segment
 from service.domain.order import Order
@@ -14,7 +15,6 @@ from service.domain.sale import Authority, Sale
 from service.domain.stock import Lost, Record, Slot
 from service.ports.clock import Clock
 from service.ports.orders import OrderStore
-from service.ports.stock import Stock
 
 FIND_MAX = 500
 """Ids of one look into a slot: the bound of peek.lua without a limit."""
@@ -38,7 +38,7 @@ class _Records:
 class Standings:
     """`margin_ms`: as of a 404 (core/reservations.py)."""
 
-    def __init__(self, orders: OrderStore, stock: Stock, clock: Clock, *, margin_ms: int) -> None:
+    def __init__(self, orders: OrderStore, stock: SlotReads, clock: Clock, *, margin_ms: int) -> None:
         self._orders = orders
         self._stock = stock
         self._clock = clock

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from service.core.directory import SaleDirectory
 from service.core.named import NamedIds, Queued
+from service.core.one_look import OneLook
 from service.core.replay_cases import (
     Act,
     Case,
@@ -27,7 +28,6 @@ from service.domain.replay import BATCHES_MAX, LOOK_MAX, Item, Now, Outcome, Rep
 from service.domain.replay_plan import MessageFacts, plan_message
 from service.domain.reservation import Status
 from service.domain.sale import Sale
-from service.ports.clock import Clock
 from service.ports.messaging import Transport
 from service.ports.replays import ReplayStore
 
@@ -43,37 +43,38 @@ class _Message:
 
 
 class StrandedFinder:
-    """`group` is the order consumers'."""
+    """For one look. `group` is the order consumers'."""
 
     def __init__(
         self,
         *,
         directory: SaleDirectory,
+        look: OneLook,
         transport: Transport,
         group: str,
         replays: ReplayStore,
         standings: Standings,
         named: NamedIds,
-        clock: Clock,
     ) -> None:
         self._directory = directory
+        self._slots = look
         self._transport = transport
         self._group = group
         self._replays = replays
         self._standings = standings
         self._named = named
-        self._clock = clock
 
     async def find(self, scope: Scope) -> Looked:
         if scope.sale_id is not None:
             await self._directory.current(scope.sale_id)
         messages = await self._messages(scope.source)
-        search = _Search(scope=scope, now_ms=self._clock.now_ms(), claims=await self._claims(scope.source, messages))
+        search = _Search(scope=scope, now_ms=self._slots.now_ms(), claims=await self._claims(scope.source, messages))
+        cut_off = len(messages) >= LOOK_MAX
         for message in messages:
-            await self._look(search, message)
-            if search.acting > BATCHES_MAX:
+            if search.acting > BATCHES_MAX or self._slots.is_over():
+                cut_off = True
                 break
-        cut_off = len(messages) >= LOOK_MAX or search.acting > BATCHES_MAX
+            await self._look(search, message)
         missed = await self._missed(search, cut_off=cut_off)
         return bounded([*search.cases, *missed], BATCHES_MAX, more=cut_off)
 
@@ -88,7 +89,7 @@ class StrandedFinder:
     async def _claims(self, source: Source, messages: Sequence[_Message]) -> dict[str, ReplayId]:
         if source is not Source.DISCARDED or not messages:
             return {}
-        return await self._replays.claims([message.message_id for message in messages], self._clock.now_ms())
+        return await self._replays.claims([message.message_id for message in messages], self._slots.now_ms())
 
     # --- a message ----------------------------------------------------------------------------------------------------
 

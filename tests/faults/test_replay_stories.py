@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from service.core import in_doubt, stranded
+from service.core import in_doubt, one_look, stranded
 from service.domain.errors import (
     BrokerRefused,
     DropgateError,
@@ -25,6 +25,7 @@ from service.domain.errors import (
 )
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, reservation_id
 from service.domain.replay import CLAIM_MS, Item, Outcome, Replay, ReplayId, Scope, Source
+from service.domain.stock import Batches
 from tests.fixtures.replays import ONE_CHECK, Desk, everything, with_a_discarded_half
 from tests.fixtures.seams import Once, Pause, away
 from tests.fixtures.stage import SALE, Stage, counted, until
@@ -341,6 +342,54 @@ async def test_a_replay_takes_no_more_than_its_measure_says_so_and_goes_on(
         done = await desk.act(IN_DOUBT)
         took.append((len(done.items), done.more))
     assert took == [(2, True), (2, True), (1, False)]
+    await desk.stage.quiet()
+
+
+async def test_batches_that_cannot_be_read_hide_none_behind_them(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer release stored the five oldest."""
+    monkeypatch.setattr(in_doubt, "BATCHES_MAX", 2)
+    for number in range(5):
+        await desk.queued(f"newer-{number}")
+    newer = frozenset(batch.batch_id for batch in await desk.stage.undelivered())
+    anna = await desk.queued("anna")
+
+    async def of_a_newer_release(reply: Batches) -> Batches:
+        readable = {id_: stored for id_, stored in reply.found.items() if id_ not in newer}
+        return Batches(found=readable, unreadable=newer.intersection(reply.found))
+
+    desk.process.seam.after["undelivered"] = of_a_newer_release
+    done = await desk.act(IN_DOUBT)
+    assert [item.outcome for item in done.items] == [Outcome.ORDERED, Outcome.WAITING]
+    assert (done.items[0].reservations[0].reservation_id, done.more) == (anna, True)
+    desk.process.seam.heal()
+    monkeypatch.undo()
+    await desk.act(IN_DOUBT)
+    await desk.stage.quiet()
+
+
+async def test_a_slot_that_does_not_answer_is_asked_once_for_all_messages(desk: Desk) -> None:
+    for buyer in ("anna", "bert", "carl"):
+        await desk.buried(buyer)
+    seam = desk.process.seam
+    seam.before["find"] = away
+    asked = seam.calls["find"]
+    assert [item.outcome for item in (await desk.look(DEAD_LETTER)).items] == [Outcome.WAITING] * 3
+    assert seam.calls["find"] == asked + 1
+    seam.heal()
+    await desk.act(DEAD_LETTER)
+    await desk.stage.quiet()
+
+
+async def test_a_look_that_takes_too_long_ends_and_says_that_there_is_more(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.buried("anna")
+    monkeypatch.setattr(one_look, "LOOK_S", 0.0)
+    for scope in (IN_DOUBT, DEAD_LETTER):
+        looked = await desk.look(scope)
+        assert (looked.items, looked.more) == ((), True)
+    monkeypatch.undo()
+    await desk.act(DEAD_LETTER)
     await desk.stage.quiet()
 
 
