@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from service.domain.errors import InvalidRequest
 from service.domain.ids import SALE_ID
 from service.domain.payment import PaymentStatus
-from service.domain.replay import BATCHES_MAX, Source
+from service.domain.replay import AGE_MAX_S, ID_MAX, IDS_MAX, WHY_MAX, Source, check_why
 from service.domain.sale import OnRedisLoss
 
 QUANTITY_MAX = 10_000
@@ -21,7 +21,6 @@ PRICE_MAX = 100_000_000_000
 AMOUNT_MAX = PRICE_MAX * QUANTITY_MAX
 BUYER_BYTES_MAX = 128
 WINDOW_MAX_S = 86_400
-AGE_MAX_S = 366 * 86_400
 
 Quantity = Annotated[int, Meta(ge=1, le=QUANTITY_MAX)]
 BuyerText = Annotated[str, Meta(min_length=1, max_length=BUYER_BYTES_MAX, description="Printable, 128 bytes at most.")]
@@ -35,10 +34,9 @@ Time = Annotated[datetime, Meta(tz=True, description="RFC 3339.")]
 Price = Annotated[int, Meta(ge=0, le=PRICE_MAX, description="Minor units of the currency, for one unit.")]
 Sku = Annotated[str, Meta(min_length=1, max_length=64)]
 Window = Annotated[int, Meta(ge=1, le=WINDOW_MAX_S, description="Seconds.")]
-Why = Annotated[str, Meta(min_length=1, max_length=200)]
-IdText = Annotated[str, Meta(min_length=1, max_length=96)]
-Ids = Annotated[tuple[IdText, ...], Meta(max_length=BATCHES_MAX)]
-"""No more than a replay has items."""
+Why = Annotated[str, Meta(min_length=1, max_length=WHY_MAX)]
+IdText = Annotated[str, Meta(min_length=1, max_length=ID_MAX)]
+Ids = Annotated[tuple[IdText, ...], Meta(max_length=IDS_MAX)]
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -155,13 +153,6 @@ class ReplayScopeBody(Body, frozen=True, kw_only=True):
     batch_ids: Ids = ()
     older_than_s: Annotated[int, Meta(ge=0, le=AGE_MAX_S, description="Seconds.")] = 0
 
-    def __post_init__(self) -> None:
-        if self.sale is not None and not SALE_ID.fullmatch(self.sale):
-            raise InvalidRequest("scope.sale", "is no sale id")
-        for name, ids in (("reservation_ids", self.reservation_ids), ("batch_ids", self.batch_ids)):
-            for id_ in ids:
-                check_printable(f"scope.{name}", id_, 96)
-
 
 class ReplayBody(Body, frozen=True, kw_only=True):
     """`why` is required to act: it goes into the audit."""
@@ -171,10 +162,8 @@ class ReplayBody(Body, frozen=True, kw_only=True):
     why: Why | None = None
 
     def __post_init__(self) -> None:
-        if not self.dry_run and not (self.why or "").strip():
-            raise InvalidRequest("why", "say why: it goes into the audit")
-        if self.why is not None:
-            check_printable("why", self.why, 4 * 200)
+        if not self.dry_run or self.why is not None:
+            check_why(self.why or "")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

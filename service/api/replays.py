@@ -48,13 +48,15 @@ async def list_dead_letters(call: Call, _: NoBody) -> Answer:
 
 
 def _scope(body: ReplayScopeBody) -> Scope:
-    return Scope(
+    scope = Scope(
         source=body.source,
         sale_id=None if body.sale is None else SaleId(body.sale),
         reservation_ids=tuple(dict.fromkeys(ReservationId(id_) for id_ in body.reservation_ids)),
         batch_ids=tuple(dict.fromkeys(BatchId(id_) for id_ in body.batch_ids)),
         older_than_s=body.older_than_s,
     )
+    scope.check()
+    return scope
 
 
 def _sale_asked(call: Call) -> SaleId | None:

@@ -12,15 +12,14 @@ import typer
 from service.cli.output import AsJson, Home, console, print_json, say, table
 from service.cli.replay_view import next_step, replay_json, replay_rows
 from service.cli.services import actor, with_operator
-from service.domain.ids import SALE_ID, BatchId, ReservationId, SaleId
-from service.domain.replay import BATCHES_MAX, Replay, ReplayId, Scope, Source
+from service.domain.errors import InvalidRequest
+from service.domain.ids import BatchId, ReservationId, SaleId
+from service.domain.replay import Replay, ReplayId, Scope, Source, check_why
 
 if TYPE_CHECKING:
     from service.bootstrap import OperatorServices
     from service.core.replay import Progress
 
-WHY_MAX = 200
-ID_MAX = 96
 _AGE = re.compile(r"(\d{1,9})([smhd]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -96,26 +95,34 @@ def _scope(
 ) -> Scope:
     if source is None:
         raise typer.BadParameter(f"say where to look: {', '.join(Source)}.", param_hint="'--source'")
-    if sale is not None and not SALE_ID.fullmatch(sale):
-        raise typer.BadParameter(f"{sale!r} is not a sale id: 1-48 of a-z, 0-9, - and _.", param_hint="'--sale'")
-    if batches and sale is None and source is Source.IN_DOUBT:
-        raise typer.BadParameter("name the sale of the batches, too.", param_hint="'--sale'")
-    for option, ids in (("--reservation", reservations), ("--batch", batches)):
-        _check_ids(option, ids)
-    return Scope(
+    scope = Scope(
         source=source,
         sale_id=None if sale is None else SaleId(sale),
         reservation_ids=tuple(dict.fromkeys(ReservationId(id_) for id_ in reservations)),
         batch_ids=tuple(dict.fromkeys(BatchId(id_) for id_ in batches)),
         older_than_s=0 if older_than is None else parse_age(older_than),
     )
+    with _misuse():
+        scope.check()
+    return scope
 
 
-def _check_ids(option: str, ids: list[str] | tuple[()]) -> None:
-    if len(ids) > BATCHES_MAX:
-        raise typer.BadParameter(f"name {BATCHES_MAX} at most.", param_hint=f"'{option}'")
-    if any(not 0 < len(id_) <= ID_MAX or not id_.isprintable() for id_ in ids):
-        raise typer.BadParameter(f"an id has 1 to {ID_MAX} printable characters.", param_hint=f"'{option}'")
+OPTION_OF = {
+    "scope.sale": "--sale",
+    "scope.reservation_ids": "--reservation",
+    "scope.batch_ids": "--batch",
+    "scope.older_than_s": "--older-than",
+    "why": "--why",
+}
+
+
+@contextmanager
+def _misuse() -> Iterator[None]:
+    """A field that the domain does not take, by the name of its option."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise typer.BadParameter(f"{error.problem}.", param_hint=f"'{OPTION_OF[error.field]}'") from None
 
 
 def _reason(apply: bool, why: str | None) -> str | None:
@@ -124,11 +131,10 @@ def _reason(apply: bool, why: str | None) -> str | None:
         raise typer.BadParameter("it belongs to --apply: nothing is done without it.", param_hint="'--why'")
     if not apply:
         return None
-    if why is None or not why.strip():
-        raise typer.BadParameter("say why it is done: it goes into the audit.", param_hint="'--why'")
-    if len(why) > WHY_MAX or not why.isprintable():
-        raise typer.BadParameter(f"one line of {WHY_MAX} characters at most.", param_hint="'--why'")
-    return why
+    reason = why or ""
+    with _misuse():
+        check_why(reason)
+    return reason
 
 
 def _only_show(source: Source | None, apply: bool) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from service.core.replay_acts import ReplayActs, resumed_by
 from service.core.replay_cases import Case, Finder, Looked, Resume
-from service.domain.errors import DropgateError, InvalidRequest, NotFound
-from service.domain.replay import Item, Outcome, Replay, ReplayId, Scope, Source, is_replay_id, new_replay_id
+from service.domain.errors import DropgateError, NotFound
+from service.domain.replay import Item, Outcome, Replay, ReplayId, Scope, Source, check_why, is_replay_id, new_replay_id
 from service.observability import metrics
 from service.observability.actions import Action
 from service.observability.log import log, warn
@@ -54,8 +54,7 @@ class ReplayService:
         Where SQL goes away midway, or refuses a row, the replay ends there: its items say how far it came, and it may
         be run again.
         """
-        if not why.strip():
-            raise InvalidRequest("why", "say why: it goes into the audit")
+        check_why(why)
         looked = await self._find(scope)
         replay_id = new_replay_id()
         replay = self._replay(replay_id, scope, why, actor, looked)

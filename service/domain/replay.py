@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NewType
 
 from service.domain.errors import InvalidRequest
-from service.domain.ids import BatchId, ReservationId, SaleId
+from service.domain.ids import SALE_ID, BatchId, ReservationId, SaleId
 from service.domain.order import Order
 from service.domain.reservation import Reason, Status
 from service.domain.sale import Authority, Sale
@@ -24,6 +24,14 @@ BATCHES_MAX = 64
 caller of HTTP waits for."""
 LOOK_MAX = 500
 """Messages of the broker that a replay looks through for those that it may act on: their bodies fit into memory."""
+IDS_MAX = BATCHES_MAX
+"""Reservations, and batches, that one replay may name: no more than it has items."""
+ID_MAX = 96
+"""Characters of an id that is named: the longest of ours has 80, and one that is none is answered as an item."""
+AGE_MAX_S = 366 * 86_400
+"""A year: no sale lasts longer, and the time that it leads to is one that the stores can be asked for."""
+WHY_MAX = 200
+"""Characters of a reason: a line of the audit."""
 CLAIM_MS = 600_000
 """How long a discarded half message is one replay's alone. Resumed, it is asked about for 15 x 30 s; if its replay died
 before it resumed anything, another one may do it after this time."""
@@ -99,7 +107,13 @@ class Scope:
         return bool(self.reservation_ids or self.batch_ids)
 
     def check(self) -> None:
-        """InvalidRequest where the stores could not be asked for it."""
+        """InvalidRequest where the stores could not be asked for it. The same for every way in."""
+        if self.sale_id is not None and not SALE_ID.fullmatch(self.sale_id):
+            raise InvalidRequest("scope.sale", "is no sale id: 1 to 48 of a-z, 0-9, - and _")
+        _check_ids("scope.reservation_ids", self.reservation_ids)
+        _check_ids("scope.batch_ids", self.batch_ids)
+        if not 0 <= self.older_than_s <= AGE_MAX_S:
+            raise InvalidRequest("scope.older_than_s", f"is not within 0 to {AGE_MAX_S} s")
         if self.source is Source.IN_DOUBT and self.batch_ids and self.sale_id is None:
             raise InvalidRequest("scope.sale", "name the sale of the batches: Redis keeps a batch under its sale")
 
@@ -110,6 +124,21 @@ class Scope:
         return (
             not self.names_ids or batch_id in self.batch_ids or not set(self.reservation_ids).isdisjoint(reservations)
         )
+
+
+def _check_ids(field: str, ids: Sequence[str]) -> None:
+    if len(ids) > IDS_MAX:
+        raise InvalidRequest(field, f"name {IDS_MAX} at most")
+    if any(not 0 < len(id_) <= ID_MAX or not id_.isprintable() or len(id_.encode()) > ID_MAX for id_ in ids):
+        raise InvalidRequest(field, f"an id has 1 to {ID_MAX} printable characters, and bytes of UTF-8")
+
+
+def check_why(why: str) -> None:
+    """InvalidRequest unless the audit can keep it and a person read it."""
+    if not why.strip():
+        raise InvalidRequest("why", "say why: it goes into the audit")
+    if len(why) > WHY_MAX or not why.isprintable():
+        raise InvalidRequest("why", f"one line of {WHY_MAX} printable characters at most")
 
 
 @dataclass(frozen=True, kw_only=True)

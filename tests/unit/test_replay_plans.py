@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,10 @@ from service.domain.batch import SCHEMA, BatchMessage, Candidate
 from service.domain.errors import InvalidRequest
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId, reservation_id
 from service.domain.replay import (
+    AGE_MAX_S,
+    ID_MAX,
+    IDS_MAX,
+    WHY_MAX,
     Absence,
     Found,
     Item,
@@ -21,6 +26,7 @@ from service.domain.replay import (
     Source,
     Standing,
     batch_may_yet_win,
+    check_why,
     is_replay_id,
     new_replay_id,
     outcome_of,
@@ -289,6 +295,34 @@ def test_batches_in_doubt_are_found_only_under_their_sale() -> None:
     assert caught.value.field == "scope.sale"
     Scope(source=Source.IN_DOUBT, batch_ids=(BATCH,), sale_id=SALE).check()
     Scope(source=Source.DISCARDED, batch_ids=(BATCH,)).check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sale_id": SaleId("No Sale")}, "sale"),
+        ({"reservation_ids": (ANNA,) * (IDS_MAX + 1)}, "reservation_ids"),
+        ({"reservation_ids": (ReservationId(""),)}, "reservation_ids"),
+        ({"batch_ids": (BatchId("a" * (ID_MAX + 1)),)}, "batch_ids"),
+        ({"batch_ids": (BatchId("ü" * ID_MAX),)}, "batch_ids"),
+        ({"batch_ids": (BatchId("a\x1b[2J"),)}, "batch_ids"),
+        ({"older_than_s": -1}, "older_than_s"),
+        ({"older_than_s": AGE_MAX_S + 1}, "older_than_s"),
+    ],
+)
+def test_a_scope_has_one_measure_for_every_way_in(changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        replace(Scope(source=Source.DISCARDED), **changes).check()
+    assert caught.value.field == f"scope.{field}"
+    most = (ReservationId("a" * ID_MAX),) * IDS_MAX
+    Scope(source=Source.DISCARDED, sale_id=SALE, reservation_ids=most, older_than_s=AGE_MAX_S).check()
+
+
+@pytest.mark.parametrize("why", ["", "  ", "a\nb", "w" * (WHY_MAX + 1)])
+def test_a_reason_is_one_line_that_can_be_read(why: str) -> None:
+    with pytest.raises(InvalidRequest):
+        check_why(why)
+    check_why("w" * WHY_MAX)
 
 
 def test_an_item_is_called_by_its_batch_its_message_or_the_id_that_was_named() -> None:
