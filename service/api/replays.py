@@ -18,6 +18,7 @@ async def replay(call: Call, body: ReplayBody) -> Answer:
 
     201 where it acted: it is stored, and can be looked at again.
     """
+    query_of(call, ())
     services, scope = call.services, _scope(body.scope)
     if body.dry_run:
         looked = await services.replays.look(scope, actor=call.actor)
@@ -29,6 +30,7 @@ async def replay(call: Call, body: ReplayBody) -> Answer:
 
 async def read_replay(call: Call, _: NoBody) -> Answer:
     """Read a replay that acted, its reservations as they stand now."""
+    query_of(call, ())
     found = await call.services.replays.get(ReplayId(call.params["replay"]))
     return json_answer(replay_view(found, call.services.clock.now_ms()))
 

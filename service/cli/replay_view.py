@@ -15,6 +15,9 @@ NAMES = {
     Source.DEAD_LETTER: "No dead letter of the order group is there.",
 }
 """What an empty look says."""
+LOOK_FURTHER = (
+    "None was found among those that were looked at, and there are more: name a sale or an id, or look again."
+)
 
 
 def replay_json(replay: Replay) -> dict[str, object]:
@@ -50,7 +53,7 @@ def replay_rows(replay: Replay) -> list[tuple[str, ...]]:
 def next_step(replay: Replay) -> str:
     """What to do now, in one or two sentences."""
     if not replay.items:
-        return NAMES[replay.scope.source]
+        return LOOK_FURTHER if replay.more else NAMES[replay.scope.source]
     count = Counter(item.outcome for item in replay.items)
     sentences = list(_of_dry_run(count) if replay.dry_run else _of_act(replay, count))
     if count[Outcome.REFUSED] or count[Outcome.WAITING]:
@@ -72,7 +75,10 @@ def _of_act(replay: Replay, count: Counter[Outcome]) -> list[str]:
         sentences.append("It ended midway: run it again, that does no harm.")
     if count[Outcome.PENDING]:
         sentences.append(f"Look again in a minute: dropgate replay --show {replay.id}")
-    return sentences or [f"Done. Stored as {replay.id}."]
+    if sentences:
+        return sentences
+    idle = all(item.outcome in {Outcome.WAITING, Outcome.REFUSED} for item in replay.items)
+    return [f"Nothing was done. Stored as {replay.id}." if idle else f"Done. Stored as {replay.id}."]
 
 
 def _scope(scope: Scope) -> dict[str, object]:

@@ -20,6 +20,9 @@ T = TypeVar("T")
 EMBEDDED = "embedded"
 DATABASE = "dropgate.db"
 
+USER_MAX = 64
+"""Of a user's name, which the environment may say: it goes into logs and a column."""
+
 
 def with_operator(home: Path | None, work: Callable[[OperatorServices], Awaitable[T]]) -> T:
     """Open the stores, check the schema, do `work`, close them."""
@@ -41,9 +44,10 @@ def quiet_settings(home: Path | None) -> Settings:
 def actor() -> str:
     """Who the audit trail names for a change made at this terminal."""
     try:
-        return f"cli:{getpass.getuser()}"
+        user = getpass.getuser()
     except (KeyError, OSError):  # a container's user id without a name
         return "cli"
+    return f"cli:{''.join(character for character in user if '!' <= character <= '~')[:USER_MAX]}"
 
 
 async def _with_operator(settings: Settings, work: Callable[[OperatorServices], Awaitable[T]]) -> T:

@@ -37,7 +37,8 @@ class NamedIds:
         if parsed is None:
             return left_alone(Outcome.REFUSED, "This is no reservation id.", id_)
         if scope.sale_id not in {None, parsed[0]}:
-            return left_alone(Outcome.REFUSED, f"It is of sale {parsed[0]}.", id_, sale_id=parsed[0])
+            elsewhere = Now(reservation_id=id_, standing=Absence.IN_DOUBT)
+            return left_alone(Outcome.REFUSED, f"It is of sale {parsed[0]}.", id_, sale_id=parsed[0], now=elsewhere)
         try:
             sale = await self._directory.current(parsed[0])
         except NotFound:

@@ -16,6 +16,7 @@ from service.core.standings import Standings
 from service.domain.batch import BatchMessage
 from service.domain.errors import BrokerRefused, BrokerUnavailable, InDoubt, NotFound
 from service.domain.replay import LOOK_MAX, Item, Outcome, ReplayId, Source, settle
+from service.domain.replay_plan import taken_by
 from service.ports.messaging import Transport
 
 
@@ -134,7 +135,7 @@ class ReplayActs:
 
 
 def resumed_by(item: Item, holder: ReplayId) -> Item:
-    return _pending(item, f"Replay {holder} has resumed it: the broker asks again.")
+    return _pending(item, taken_by(holder))
 
 
 def _pending(item: Item, why: str) -> Item:

@@ -188,6 +188,8 @@ class Replay:
     @property
     def settled(self) -> bool:
         """Nothing is left for a person: of a dry run, nothing was refused and nothing waits."""
+        if self.more and not self.items:
+            return False
         open_ = UNSETTLED - {Outcome.PLANNED} if self.dry_run else UNSETTLED
         return not any(item.outcome in open_ for item in self.items)
 
@@ -258,9 +260,15 @@ WHY_NOW: dict[Outcome, str] = {
 
 
 def settle(item: Item, reservations: tuple[Now, ...], losers: Collection[ReservationId] = ()) -> Item:
-    """The item as its reservations show it now. What was begun ends when they say so; `losers` of its own batch hold
-    nothing by it, whatever they have won since."""
+    """The item as its reservations show it now. What was begun ends when they say so; what waited, or was not come to,
+    once all of them have rows. `losers` of its own batch hold nothing by it, whatever they have won since."""
     counted = [now for now in reservations if now.reservation_id not in losers]
-    outcome = outcome_of(counted) if item.outcome is Outcome.PENDING else item.outcome
+    left = item.outcome in {Outcome.WAITING, Outcome.PLANNED} and _all_have_rows(counted)
+    outcome = outcome_of(counted) if item.outcome is Outcome.PENDING or left else item.outcome
     why = item.why if outcome is item.outcome else WHY_NOW[outcome]
     return replace(item, outcome=outcome, why=why, reservations=reservations)
+
+
+def _all_have_rows(reservations: Collection[Now]) -> bool:
+    standings = [now.standing for now in reservations]
+    return bool(standings) and all(isinstance(it, Status) and it is not Status.QUEUED for it in standings)

@@ -66,6 +66,11 @@ class MessageFacts:
     resumed_by: ReplayId | None = None
 
 
+def taken_by(replay_id: ReplayId) -> str:
+    """Of a discarded half message with a claim on it. Whether the claimant came to resume it, its own page says."""
+    return f"Replay {replay_id} has taken it, and the broker may be asking again; another replay can after ten minutes."
+
+
 def plan_message(facts: MessageFacts) -> Plan:
     if facts.sale is None:
         return Plan(outcome=Outcome.REFUSED, why=f"This database has no sale {facts.batch.sale_id}.")
@@ -75,7 +80,7 @@ def plan_message(facts: MessageFacts) -> Plan:
             outcome=Outcome.NO_OP, why="Each of its reservations was decided before: it goes off the broker's list."
         )
     if facts.resumed_by is not None:
-        return Plan(outcome=Outcome.PENDING, why=f"Replay {facts.resumed_by} has resumed it: the broker asks again.")
+        return Plan(outcome=Outcome.PENDING, why=taken_by(facts.resumed_by))
     return _plan_undecided(facts, facts.sale, undecided)
 
 

@@ -235,13 +235,24 @@ def test_its_reservations_say_how_an_item_ended(standings: tuple[Standing, ...],
     assert outcome_of(now(standing) for standing in standings) is outcome
 
 
-def test_only_what_was_begun_ends_by_its_reservations() -> None:
+def test_what_was_left_open_ends_by_its_reservations_and_what_was_decided_stays() -> None:
     item = Item(outcome=Outcome.PENDING, why="begun")
     assert settle(item, (now(Status.QUEUED),)) == replace(item, reservations=(now(Status.QUEUED),))
     assert settle(item, (now(Status.PAID),)).outcome is Outcome.ORDERED
-    for left in set(Outcome) - {Outcome.PENDING}:
-        settled = settle(replace(item, outcome=left), (now(Status.PAID),))
-        assert (settled.outcome, settled.why, settled.reservations) == (left, "begun", (now(Status.PAID),))
+    for left in (Outcome.WAITING, Outcome.PLANNED):
+        assert settle(replace(item, outcome=left), (now(Status.PAID),)).outcome is Outcome.ORDERED
+        for unsaid in ((), (now(Absence.NOTHING),), (now(Status.PAID), now(Status.QUEUED, BERT))):
+            assert settle(replace(item, outcome=left), unsaid).outcome is left
+    for decided in (Outcome.ORDERED, Outcome.RELEASED, Outcome.NO_OP, Outcome.REFUSED):
+        settled = settle(replace(item, outcome=decided), (now(Status.PAID),))
+        assert (settled.outcome, settled.why, settled.reservations) == (decided, "begun", (now(Status.PAID),))
+
+
+def test_a_look_that_found_nothing_and_has_not_seen_all_is_no_all_clear() -> None:
+    scope = Scope(source=Source.DEAD_LETTER)
+    look = Replay(id=None, scope=scope, why=None, actor="anna", created_at_ms=1, more=True, items=())
+    assert not look.settled
+    assert replace(look, more=False).settled
 
 
 def test_what_a_loser_wins_later_keeps_his_batch_not_pending() -> None:
