@@ -17,6 +17,7 @@ from typing import Any
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.routes import NameServers
+from service.adapters.rocketmq.remoting.signing import Credentials
 from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import TopicType
 from tests.servers import install
@@ -64,6 +65,8 @@ class BrokerOptions:
     more: Mapping[str, str] = field(default_factory=dict)
     """Broker properties as RocketMQ names them; they win."""
     more_proxy: Mapping[str, object] = field(default_factory=dict)
+    administrator: Credentials | None = None
+    """Where it demands a name (access_control.py)."""
 
     def properties(self) -> dict[str, str]:
         return {
@@ -183,7 +186,7 @@ class RocketMQ:
 
     async def _routes(self) -> bool:
         """A topic can be made, and the name server and the proxy both know where it is."""
-        client = RemotingClient(RemotingOptions(timeout_s=5.0))
+        client = RemotingClient(RemotingOptions(timeout_s=5.0, credentials=self.options.administrator))
         try:
             await BrokerAdmin(client, self.broker).create_topic(PROBE_TOPIC, TopicType.NORMAL, queues=1)
             for address in (self.name_server, self.proxy_remoting):
