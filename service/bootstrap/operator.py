@@ -63,18 +63,18 @@ async def schema_problem(settings: Settings) -> str | None:
         await database.close()
 
 
-async def create_topics(settings: Settings) -> Sequence[str]:
+async def create_topics(settings: Settings, *, events_group: str | None = None) -> Sequence[str]:
     """The names of those that were missing, or not as wanted, and are there now."""
-    topics = Topics.named(settings.topic_prefix).all()
+    topics = Topics.named(settings.topic_prefix, events_group=events_group).all()
     async with _broker(settings) as transport:
         made = [topic.name for topic in topics if await transport.missing([topic])]
         await transport.create_topics(topics)
     return made
 
 
-async def check_topics(settings: Settings) -> Sequence[str]:
+async def check_topics(settings: Settings, *, events_group: str | None = None) -> Sequence[str]:
     async with _broker(settings) as transport:
-        return await transport.missing(Topics.named(settings.topic_prefix).all())
+        return await transport.missing(Topics.named(settings.topic_prefix, events_group=events_group).all())
 
 
 async def create_key(settings: Settings, role: Role) -> tuple[str, str]:

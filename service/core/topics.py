@@ -10,6 +10,8 @@ UNLIMITED_ATTEMPTS = 100_000
 """The order group's: waiting is not failing, only our own code dead-letters there (design §3.3)."""
 TIMEOUT_ATTEMPTS = 16
 """RocketMQ's default: the sweep is the guarantee."""
+EVENTS_ATTEMPTS = 16
+"""RocketMQ's default, for an order service that names no number of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +24,8 @@ class Topics:
         return (self.order, self.payment_timeout, self.events)
 
     @classmethod
-    def named(cls, prefix: str) -> Topics:
+    def named(cls, prefix: str, *, events_group: str | None = None) -> Topics:
+        """`events_group` is the order service's: it reads the events, we do not."""
         return cls(
             order=Topic(
                 name=f"{prefix}-order",
@@ -36,5 +39,10 @@ class Topics:
                 group=f"{prefix}-payment-timeout",
                 max_attempts=TIMEOUT_ATTEMPTS,
             ),
-            events=Topic(name=f"{prefix}-order-events", type=TopicType.FIFO),
+            events=Topic(
+                name=f"{prefix}-order-events",
+                type=TopicType.FIFO,
+                group=events_group,
+                max_attempts=EVENTS_ATTEMPTS,
+            ),
         )

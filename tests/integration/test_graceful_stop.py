@@ -16,15 +16,23 @@ import httpx
 import pytest
 
 from service.domain.reservation import Status
+from service.settings import Settings
+from tests.fixtures.mariadb_ways import at
 from tests.fixtures.processes import DevProcess, Victim, eventually
+from tests.fixtures.proxy import TcpProxy
 from tests.fixtures.shop import Call, Shop, Witness
 from tests.fixtures.victim import Fall, Seam
+from tests.servers.mariadb import MariaDB
+from tests.servers.redis7 import Redis
 
 pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(180)]
 
 GRACE_S = 10.0
 IDLE_S = 3.0
 """Under 2 s on a machine that has nothing else to do: a consumer notices within the 1 s of its receive."""
+STOP_S = Settings().stop_timeout_s
+CLOSE_S = 10.0
+"""To close what is open, after that."""
 SALE = "drop"
 
 Make = Callable[..., Any]
@@ -147,6 +155,33 @@ def test_while_it_drains_it_says_so_and_takes_no_new_buyer(make_victim: Make, ma
 
     shop = make_dev().start()
     eventually(lambda: shop.is_settled_down(SALE), "nothing is in doubt")
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("silent", ["mariadb", "both"])
+def test_asked_to_stop_while_a_server_is_silent_it_is_gone_in_time(
+    silent: str, make_dev: Make, redis7: Redis, mariadb: MariaDB, make_proxy: Callable[[str], TcpProxy]
+) -> None:
+    """Nothing was in flight. No connection of ours hears a word any more, not even that it was closed."""
+    ways = {"redis": make_proxy(f"127.0.0.1:{redis7.port}"), "mariadb": make_proxy(mariadb.address)}
+    redis7.call("FLUSHALL")
+    dev = make_dev(
+        DROPGATE_REDIS_URL=f"redis://{ways['redis'].address}/0",
+        DROPGATE_DATABASE_URL=at(mariadb.new_database(), ways["mariadb"].address),
+    )
+    shop = dev.start()
+    shop.start_sale(SALE, stock=5)
+    shop.reserve(SALE, "anna")
+    dev.eventually(lambda: shop.is_settled_down(SALE), "her order is there")
+
+    for server in ways if silent == "both" else [silent]:
+        ways[server].swallow()
+
+    code, seconds = stop(dev)
+    assert code in {0, 1}, dev.log_end()
+    assert not dev.said("Traceback"), dev.log_end()
+    assert dev.logged("stopped"), dev.log_end()
+    assert seconds <= STOP_S + CLOSE_S, dev.log_end()
 
 
 @pytest.mark.faults

@@ -10,8 +10,6 @@ from uuid import uuid4
 import pytest
 
 from service.adapters.rocketmq.grpc.cursor import TopicCursor
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.cluster import Cluster
@@ -38,9 +36,6 @@ class Aside:
     def __init__(self, client: RemotingClient, rocketmq: RocketMQ) -> None:
         self._client = client
         self._cluster = Cluster(client, rocketmq.name_server)
-        self._desk = TopicDesk(
-            client, self._cluster, GrpcSettings(proxy=rocketmq.proxy, name_servers=rocketmq.name_server)
-        )
         self._queues = BrokerQueues(client, rocketmq.broker)
         self.name = f"aside-{uuid4().hex[:12]}"
 
@@ -59,7 +54,6 @@ class Aside:
         return TopicCursor(
             self._client,
             self._cluster,
-            self._desk,
             topic=self.name,
             group=self.name,
             scan_max=scan_max,

@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 
-from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
@@ -31,7 +30,6 @@ class TopicCursor:
         self,
         client: RemotingClient,
         cluster: Cluster,
-        desk: TopicDesk,
         *,
         topic: str,
         group: str,
@@ -40,7 +38,6 @@ class TopicCursor:
     ) -> None:
         self._client = client
         self._cluster = cluster
-        self._desk = desk
         self._topic = topic
         self._group = group
         self._scan_max = scan_max
@@ -135,7 +132,7 @@ class TopicCursor:
             try:
                 await queues.set_consumer_offset(self._group, self._topic, QUEUE, offset)
             except BrokerRefused:  # there is no such group yet
-                await self._desk.create_group(BrokerAdmin(self._client, queues.address), self._group, retry_max=0)
+                await BrokerAdmin(self._client, queues.address).create_group(self._group, retry_max=0)
                 await queues.set_consumer_offset(self._group, self._topic, QUEUE, offset)
 
     def _is_open(self, queues: BrokerQueues, message: StoredMessage) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from service.adapters.rocketmq.grpc.cursor import TopicCursor
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -23,10 +22,9 @@ RETRY_TOPIC = "RETRY_TOPIC"
 class DeadLetterDesk:
     """`message_id` is the physical one of the copy."""
 
-    def __init__(self, client: RemotingClient, cluster: Cluster, desk: TopicDesk, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
         self._client = client
         self._cluster = cluster
-        self._desk = desk
         self._settings = settings
         self._cursors: dict[str, TopicCursor] = {}
         """By group: as many as the code names."""
@@ -45,7 +43,6 @@ class DeadLetterDesk:
             self._cursors[group] = TopicCursor(
                 self._client,
                 self._cluster,
-                self._desk,
                 topic=f"%DLQ%{self._settings.full(group)}",
                 group=self._settings.full(f"{self._settings.prefix}-dead-letters"),
                 scan_max=self._settings.aside_scan_max,

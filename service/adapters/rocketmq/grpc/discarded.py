@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from service.adapters.rocketmq.grpc.cursor import TopicCursor
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import DISCARDED_TOPIC, Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -20,13 +19,12 @@ CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 class DiscardedDesk:
     """`message_id` is the physical one: to look at it and to resume it, the broker wants no other."""
 
-    def __init__(self, client: RemotingClient, cluster: Cluster, desk: TopicDesk, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._cursor = TopicCursor(
             client,
             cluster,
-            desk,
             topic=DISCARDED_TOPIC,
             group=settings.full(f"{settings.prefix}-discarded"),
             scan_max=settings.aside_scan_max,

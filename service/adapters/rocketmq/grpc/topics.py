@@ -6,26 +6,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin, GroupSettings, TopicSettings
-from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
-from service.adapters.rocketmq.remoting.codes import RequestCode
-from service.adapters.rocketmq.remoting.frames import Request
 from service.domain.errors import BrokerRefused
 from service.ports.messaging import Topic, TopicType
 
 MAKES = "`dropgate topics create` makes it"
-
-
-class _Group(msgspec.Struct, rename="camel"):
-    """`consume_message_orderly`: without it the broker hands out a FIFO topic's messages in any order."""
-
-    group_name: str
-    retry_max_times: int
-    consume_message_orderly: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +25,7 @@ class Found:
 
 
 class TopicDesk:
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
-        self._client = client
+    def __init__(self, cluster: Cluster, settings: GrpcSettings) -> None:
         self._cluster = cluster
         self._settings = settings
 
@@ -71,12 +57,6 @@ class TopicDesk:
             if self._settings.full(group) not in found.groups:
                 raise BrokerRefused(topic, f"it has no group {group}: {MAKES}")
 
-    async def create_group(self, broker: BrokerAdmin, name: str, *, retry_max: int, orderly: bool = False) -> None:
-        """`name` as the broker has it."""
-        group = _Group(group_name=name, retry_max_times=retry_max, consume_message_orderly=orderly)
-        request = Request(code=RequestCode.UPDATE_AND_CREATE_GROUP, body=msgspec.json.encode(group))
-        await self._client.call(broker.address, request)
-
     async def _look(self, broker: BrokerAdmin) -> Found:
         topics, groups = await asyncio.gather(broker.topics(), broker.groups())
         return Found(broker=broker, topics=topics, groups=groups)
@@ -91,10 +71,10 @@ class TopicDesk:
         if topic.group is None:
             return
         group, retry_max = self._settings.full(topic.group), topic.max_attempts - 1
+        orderly = topic.type is TopicType.FIFO
         there = found.groups.get(group)
-        if there is None or there.retry_max != retry_max:
-            orderly = topic.type is TopicType.FIFO
-            await self.create_group(found.broker, group, retry_max=retry_max, orderly=orderly)
+        if there is None or (there.retry_max, there.orderly) != (retry_max, orderly):
+            await found.broker.create_group(group, retry_max=retry_max, orderly=orderly)
 
     def _not_as_wanted(self, topic: Topic, found: Found) -> str | None:
         """One sentence with the remedy, or None."""
@@ -114,5 +94,10 @@ class TopicDesk:
             return (
                 f"group {topic.group} of topic {topic.name} allows {attempts} attempts{at}, not "
                 f"{topic.max_attempts}: `dropgate topics create` sets it"
+            )
+        if topic.type is TopicType.FIFO and not group.orderly:
+            return (
+                f"group {topic.group} of topic {topic.name} takes messages in any order{at} "
+                "(consumeMessageOrderly is false): `dropgate topics create` sets it"
             )
         return None

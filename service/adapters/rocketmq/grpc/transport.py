@@ -51,10 +51,10 @@ class GrpcTransport:
         self._pid: int | None = None
         self._client = RemotingClient(_remoting_options(settings))
         self._cluster = Cluster(self._client, settings.name_servers)
-        self._topics = TopicDesk(self._client, self._cluster, settings)
+        self._topics = TopicDesk(self._cluster, settings)
         self._backlog = BacklogDesk(self._client, self._cluster, settings)
-        self._discarded = DiscardedDesk(self._client, self._cluster, self._topics, settings)
-        self._dead_letters = DeadLetterDesk(self._client, self._cluster, self._topics, settings)
+        self._discarded = DiscardedDesk(self._client, self._cluster, settings)
+        self._dead_letters = DeadLetterDesk(self._client, self._cluster, settings)
         self._sessions: dict[Session, asyncio.Task[None]] = {}
         self._producers: dict[str, GrpcProducer] = {}
         self._consumers: list[GrpcConsumer] = []

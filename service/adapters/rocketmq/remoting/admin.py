@@ -35,10 +35,11 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings:
-    """`retry_max` re-deliveries, then the dead letters."""
+    """`retry_max` re-deliveries, then the dead letters. Without `orderly` a FIFO topic's messages come in any order."""
 
     name: str
     retry_max: int
+    orderly: bool
     consume_enabled: bool
 
 
@@ -60,6 +61,7 @@ class _Group(msgspec.Struct, rename="camel"):
     group_name: str
     retry_max_times: int
     consume_enable: bool = True
+    consume_message_orderly: bool = False
 
 
 class _Groups(msgspec.Struct, rename="camel"):
@@ -103,16 +105,22 @@ class BrokerAdmin:
             for name, it in table.items()
         }
 
-    async def create_group(self, name: str, *, retry_max: int) -> None:
+    async def create_group(self, name: str, *, retry_max: int, orderly: bool = False) -> None:
         """Or change it: what else was set on it falls back to the broker's defaults."""
-        body = msgspec.json.encode(_Group(group_name=name, retry_max_times=retry_max))
+        group = _Group(group_name=name, retry_max_times=retry_max, consume_message_orderly=orderly)
+        body = msgspec.json.encode(group)
         await self._client.call(self.address, Request(code=RequestCode.UPDATE_AND_CREATE_GROUP, body=body))
 
     async def groups(self) -> Mapping[str, GroupSettings]:
         answer = await self._client.call(self.address, Request(code=RequestCode.GET_ALL_GROUP_CONFIG))
         table = self._read(answer.body, _Groups).subscription_group_table
         return {
-            name: GroupSettings(name=name, retry_max=it.retry_max_times, consume_enabled=it.consume_enable)
+            name: GroupSettings(
+                name=name,
+                retry_max=it.retry_max_times,
+                orderly=it.consume_message_orderly,
+                consume_enabled=it.consume_enable,
+            )
             for name, it in table.items()
         }
 
