@@ -187,11 +187,13 @@ class FakeBootstrap:
         self.calls.append("migrate")
         return "0001"
 
-    async def create_topics(self, settings: Settings) -> Sequence[str]:
+    async def create_topics(self, settings: Settings, *, events_group: str | None = None) -> Sequence[str]:
         self.calls.append("create_topics")
+        self.events_groups.append(events_group)
         return self.made_topics
 
-    async def check_topics(self, settings: Settings) -> Sequence[str]:
+    async def check_topics(self, settings: Settings, *, events_group: str | None = None) -> Sequence[str]:
+        self.events_groups.append(events_group)
         return self.missing_topics
 
     async def create_key(self, settings: Settings, role: str) -> tuple[str, str]:
