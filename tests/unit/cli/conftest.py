@@ -168,6 +168,7 @@ class FakeBootstrap:
     problem: str | None = None
     made_topics: list[str] = field(default_factory=list)
     missing_topics: list[str] = field(default_factory=list)
+    events_groups: list[str | None] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     ran: list[tuple[Settings, frozenset[FakePart]]] = field(default_factory=list)

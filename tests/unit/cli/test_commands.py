@@ -113,6 +113,17 @@ def test_topics_check_fails_with_a_sentence_for_each_thing_missing(dropgate, boo
     assert json.loads(as_json.stdout) == {"ok": False, "missing": bootstrap.missing_topics}
 
 
+def test_topics_take_the_group_of_the_order_service_and_no_nonsense(dropgate, bootstrap):
+    assert dropgate("topics", "create", "--events-group", "order-service").exit_code == 0
+    assert dropgate("topics", "check", "--events-group", "order-service").exit_code == 0
+    assert dropgate("topics", "check").exit_code == 0
+    assert bootstrap.events_groups == ["order-service", "order-service", None]
+    for name in ("", "%RETRY%mine", "two words", "g" * 121):
+        refused = dropgate("topics", "create", "--events-group", name)
+        assert refused.exit_code == 2, name
+        assert "--events-group" in refused.stderr
+
+
 def test_migrate_says_where_the_database_is(dropgate):
     assert json.loads(dropgate("migrate", "--json").stdout) == {"revision": "0001"}
     assert "revision 0001" in dropgate("migrate").stdout

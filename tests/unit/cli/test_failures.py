@@ -103,7 +103,7 @@ def test_a_name_in_the_file_that_is_no_setting_is_named_as_it_stands_there(dropg
 
 @pytest.mark.parametrize(("name", "value"), [("DROPGATE_LOG_LEVEL", "chatty"), ("DROPGATE_BROKER_URL", "kafka://x")])
 def test_a_setting_that_is_refused_later_ends_the_same_way(dropgate, bootstrap, monkeypatch, name, value):
-    async def refuse(_settings):
+    async def refuse(_settings, **_):
         raise SettingRefused("broker_url", "no transport in this release")
 
     monkeypatch.setattr(sys.modules["service.bootstrap"], "check_topics", refuse)
