@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 
 from service.domain.errors import NotFound, StoreUnavailable, Unavailable
@@ -15,6 +16,8 @@ from service.ports.orders import SALES_MAX, SALES_READ_MAX, SaleStore
 
 REFRESH_S = 0.5
 STALE_S = 2.0
+LOOK_AGAIN_S = 0.1
+"""Between two reads for sales that the view does not have: ids that nobody knows cost a process ten reads a second."""
 
 
 class SaleDirectory:
@@ -24,6 +27,9 @@ class SaleDirectory:
         self._sales: dict[SaleId, Sale] = {}
         self._read_at_s: float | None = None
         self._said_too_many = 0
+        self._looking = asyncio.Lock()
+        self._next_look: asyncio.Task[None] | None = None
+        self._looked_at_s = -math.inf
         self._shut: dict[tuple[SaleId, int], float] = {}
         """Sales by epoch that this process found lost, and when their report was in the row."""
 
@@ -31,12 +37,29 @@ class SaleDirectory:
         """One good read. Its age counts from its beginning: what it saw may be as old as that."""
         began_s = self._clock.monotonic_s()
         sales = await self._store.sales()
+        if self._read_at_s is not None and self._read_at_s > began_s:
+            return  # one that began later was quicker: what this one saw is older
         self._sales = {sale.id: sale for sale in sales}
         self._read_at_s = began_s
         self._shut = {key: at_s for key, at_s in self._shut.items() if self._is_shut_by(key, at_s, began_s)}
         for sale in sales:
             metrics.EPOCH.labels(sale.id).set(sale.epoch)
         self._count(sum(sale.status is not SaleStatus.SETTLED for sale in sales))
+
+    async def look_again(self) -> None:
+        """For a sale that the view does not have: it may be younger. Returns after a read that began after this call.
+
+        All who ask before it begins share it. StoreUnavailable as `refresh`."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_again(), name="look for a sale")
+            self._next_look.add_done_callback(_is_heard)
+        await asyncio.shield(self._next_look)
+
+    async def _look_again(self) -> None:
+        async with self._looking:
+            await self._clock.sleep(max(0.0, self._looked_at_s + LOOK_AGAIN_S - self._clock.monotonic_s()))
+            self._next_look, self._looked_at_s = None, self._clock.monotonic_s()
+            await self.refresh()
 
     def _count(self, unsettled: int) -> None:
         """Said at each growth: beyond what a process reads, sales are 404 here and have no road to Redis."""
@@ -102,3 +125,9 @@ class SaleDirectory:
             if self._shut.get(key) == math.inf:
                 # Also where the caller's time was over: the gate must not stay shut unreported. The next call reports.
                 del self._shut[key]
+
+
+def _is_heard(look: asyncio.Task[None]) -> None:
+    """Whoever waited may have gone: an error that nobody takes is no news, the next read has it too."""
+    if not look.cancelled():
+        look.exception()

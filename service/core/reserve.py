@@ -54,7 +54,11 @@ class ReserveService:
 
         A caller that goes away ends only its own wait: what has begun is finished.
         """
-        sale = self._admit(request)
+        try:
+            sale = self._admit(request)
+        except NotFound:
+            await self._tools.directory.look_again()
+            sale = self._admit(request)
         candidate = _candidate(request)
         queue = self._queue(sale, candidate.reservation_id)
         future = queue.join(candidate, keyed=request.key is not None)

@@ -51,6 +51,22 @@ async def test_reserve_order_pay(shop: Stage, home: Authority) -> None:
     assert (ledger.sql.paid, ledger.sql.available) == (1, 9)
 
 
+async def test_a_sale_is_sold_by_every_process_as_soon_as_it_is_open(shop: Stage, home: Authority) -> None:
+    """Also by those whose view of the sales is older than the sale."""
+    sales = shop.first.cases.sales
+    for process in shop.processes:
+        await process.stop("view")
+    await sales.create(SALE, rules(wanted=home), ACTOR)
+    await sales.open(SALE, warm=True, actor=ACTOR)
+    shop.sales.append(SALE)
+    for buyer, process in zip(("anna", "bert", "carl"), shop.processes, strict=True):
+        assert (await shop.reserve(buyer, at=process)).code in {"queued", "awaiting_payment"}
+        process.start("view")
+    unknown = await shop.reserve("dora", sale_id=SaleId("unknown"))
+    assert unknown.code == "not_found"
+    await shop.quiet()
+
+
 async def test_what_is_not_paid_in_time_is_sold_to_another_buyer(shop: Stage, home: Authority) -> None:
     await shop.sale(rules(stock=1, wanted=home))
     anna = await shop.reserve("anna")

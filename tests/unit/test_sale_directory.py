@@ -10,8 +10,9 @@ from typing import cast
 import pytest
 
 from service.adapters.memory.clock import ManualClock
-from service.core.directory import SaleDirectory
-from service.domain.errors import StoreUnavailable, Unavailable
+from service.core.directory import LOOK_AGAIN_S, SaleDirectory
+from service.domain.errors import NotFound, StoreUnavailable, Unavailable
+from service.domain.ids import SaleId
 from service.domain.sale import Authority, Sale, SaleStatus, ServerIds
 from service.ports.orders import SaleStore
 from tests.fixtures.domain import a_sale
@@ -28,9 +29,29 @@ class Row:
         self.reports = 0
         self.away = False
         self.hangs = False
+        self.reads = 0
+        self.reads_fail = False
+        self.held = asyncio.Event()
+        self._gate: asyncio.Event | None = None
+
+    def hold_reads(self) -> asyncio.Event:
+        """Each read sees the row, and answers when this is set."""
+        self._gate = asyncio.Event()
+        return self._gate
+
+    def release_next(self) -> None:
+        """Reads that begin from now on answer at once."""
+        self._gate = None
 
     async def sales(self) -> Sequence[Sale]:
-        return [self.sale]
+        self.reads += 1
+        if self.reads_fail:
+            raise StoreUnavailable("sql")
+        seen = [self.sale]
+        if self._gate is not None:
+            self.held.set()
+            await self._gate.wait()
+        return seen
 
     async def report_lost(self, *_: object) -> bool:
         if self.hangs:
@@ -53,6 +74,11 @@ class Fleet:
     async def look(self) -> None:
         await self.clock.advance(0.5)
         await self.directory.refresh()
+
+    async def is_reading(self) -> None:
+        """A read that is held has seen the row."""
+        async with asyncio.timeout(5):
+            await self.row.held.wait()
 
     def sells(self) -> bool:
         try:
@@ -98,15 +124,7 @@ async def test_a_report_that_the_leader_dismissed_opens_the_gate_again(fleet: Fl
 
 
 async def test_a_read_that_began_before_the_report_opens_nothing(fleet: Fleet) -> None:
-    reading = asyncio.Event()
-    reads = fleet.row.sales
-
-    async def slow_read() -> Sequence[Sale]:
-        seen = await reads()
-        await reading.wait()
-        return seen
-
-    fleet.row.sales = slow_read  # type: ignore[method-assign]
+    reading = fleet.row.hold_reads()
     refresh = asyncio.create_task(fleet.directory.refresh())
     await fleet.clock.advance(0.1)
     await fleet.directory.report_lost(SALE, FOUND)
@@ -133,3 +151,71 @@ async def test_a_report_that_reached_nobody_leaves_the_gate_open_to_be_made_agai
     setattr(fleet.row, trouble, False)
     await fleet.directory.report_lost(SALE, FOUND)
     assert fleet.row.reports == 1
+
+
+# --- a sale that is younger than the view -----------------------------------------------------------------------------
+
+
+async def test_a_sale_that_is_younger_than_the_view_is_found_by_looking_again(fleet: Fleet) -> None:
+    fleet.row.sale = replace(SALE, id=SaleId("younger"))
+    with pytest.raises(NotFound):
+        fleet.directory.selling(SaleId("younger"))
+    await fleet.directory.look_again()
+    assert fleet.directory.selling(SaleId("younger")).id == "younger"
+
+
+async def test_many_who_ask_for_what_nobody_knows_share_ten_reads_a_second(fleet: Fleet) -> None:
+    reads_before = fleet.row.reads
+    for _ in range(5):
+        asking = asyncio.gather(*(fleet.directory.look_again() for _ in range(100)))
+        await fleet.clock.advance(LOOK_AGAIN_S)
+        await asking
+    assert fleet.row.reads - reads_before == 5
+
+
+async def test_who_asks_while_a_look_is_under_way_gets_one_that_began_later(fleet: Fleet) -> None:
+    reading = fleet.row.hold_reads()
+    first = asyncio.create_task(fleet.directory.look_again())
+    await fleet.is_reading()
+    fleet.row.sale = replace(SALE, id=SaleId("younger"))
+    second = asyncio.create_task(fleet.directory.look_again())
+    reading.set()
+    await first
+    with pytest.raises(NotFound):
+        fleet.directory.selling(SaleId("younger"))
+    await fleet.clock.advance(LOOK_AGAIN_S)
+    await second
+    assert fleet.directory.selling(SaleId("younger")).id == "younger"
+
+
+async def test_a_read_that_was_overtaken_changes_nothing(fleet: Fleet) -> None:
+    reading = fleet.row.hold_reads()
+    overtaken = asyncio.create_task(fleet.directory.refresh())
+    await fleet.is_reading()
+    await fleet.clock.advance(0.01)
+    fleet.row.release_next()
+    fleet.row.sale = replace(SALE, epoch=SALE.epoch + 2)
+    await fleet.directory.refresh()
+    reading.set()
+    await overtaken
+    assert fleet.directory.selling(SALE.id).epoch == SALE.epoch + 2
+
+
+async def test_a_look_that_fails_is_told_to_those_who_asked_and_tried_again_by_the_next(fleet: Fleet) -> None:
+    fleet.row.reads_fail = True
+    with pytest.raises(StoreUnavailable):
+        await fleet.directory.look_again()
+    fleet.row.reads_fail = False
+    again = asyncio.create_task(fleet.directory.look_again())
+    await fleet.clock.advance(LOOK_AGAIN_S)
+    await again
+
+
+async def test_who_goes_away_ends_no_look_of_others(fleet: Fleet) -> None:
+    reading = fleet.row.hold_reads()
+    looks = [asyncio.create_task(fleet.directory.look_again()) for _ in range(2)]
+    await fleet.is_reading()
+    looks[0].cancel()
+    reading.set()
+    await looks[1]
+    assert looks[0].cancelled()
