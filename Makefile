@@ -36,27 +36,24 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 # what fails alone too fails the whole.
 JOBS ?= 3
 TESTS := $(BIN)/python -m pytest
-# Brokers and fleets of processes beside three workers are too much for two cores: they have a target of their own.
-BESIDE := $(TESTS) -m "not rocketmq"
 
 .PHONY: test
-test: lint types layers server-needs ## all checks, and all tests but RocketMQ's: make test-rocketmq
+test: lint types layers server-needs ## all checks and all tests, on real servers, which it installs first
 	@$(MAKE) tests
 
 .PHONY: tests
 tests: $(VENV)/.dev
 	@echo "==> tests"
-	@$(BESIDE) -n $(JOBS) --dist loadgroup $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
-	    echo "==> tests that failed beside others, once more and alone"; $(BESIDE) --last-failed --last-failed-no-failures none; }
+	@$(TESTS) -n $(JOBS) --dist loadgroup $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	    echo "==> tests that failed beside others, once more and alone"; $(TESTS) --last-failed --last-failed-no-failures none; }
 
 .PHONY: test-rocketmq
-test-rocketmq: $(VENV)/.dev ## the tests that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
-	@$(BIN)/python -m tests.servers install
+test-rocketmq: server-needs ## only those that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
 	@$(TESTS) -m rocketmq $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev
-	@$(BIN)/python -m tests.servers install --only redis mariadb
+	@$(BIN)/python -m tests.servers install
 
 .PHONY: servers
 servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis for you until Ctrl-C, and say where they are

@@ -180,7 +180,8 @@ class BrokerUnavailable(Unavailable):
 
 
 class BrokerRefused(BrokerUnavailable):
-    """A topic or group is missing at the broker, or of another type: nothing was stored, trying again is no use."""
+    """A topic or group is missing at the broker, or of another type: nothing was stored, nor will be until
+    somebody sets it right. A loop may well go on trying; a caller need not."""
 
 
 class EpochChanged(InDoubt):

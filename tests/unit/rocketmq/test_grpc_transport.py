@@ -99,7 +99,7 @@ def test_a_transport_that_was_started_before_a_fork_refuses_to_work_after_it(tmp
         settings = GrpcSettings(proxy="127.0.0.1:9", name_servers="127.0.0.1:9")
         preloaded = GrpcTransport(settings)
         asyncio.run(preloaded.start())
-        producer = GrpcProducer("t", Session("s", None, settings), None, settings)
+        producer = GrpcProducer("t", Session("s", None, settings, None), None, settings)
         RpcClient()
         warnings.simplefilter("ignore")  # from 3.12 on Python itself warns of a fork beside threads
         if os.fork():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from service.adapters.rocketmq.grpc.link import Link
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
@@ -21,27 +21,42 @@ from service.observability.log import log, warn
 class Session:
     """`link` may be another one at every use: ask for it each time."""
 
-    def __init__(self, name: str, make: Callable[[Iterable[str]], Link], settings: GrpcSettings) -> None:
-        """`make` is told of topics that were learned on the way."""
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Iterable[str]], Link],
+        settings: GrpcSettings,
+        require_broker: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`make` is told of topics that were learned on the way. `require_broker` raises BrokerUnavailable as long as
+        no broker is registered."""
         self.name = name
         self._make = make
+        self._require_broker = require_broker
         self._settings = settings
         self._link: Link | None = None
+        self._fresh: Link | None = None
+        """The next one, until it is chosen or left."""
         self._pid = os.getpid()
         self._heard_s = self._alive_s = 0.0
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
     def link(self) -> Link:
+        """BrokerUnavailable: there was no sign of life lately. A proxy that comes back must not be asked by such a
+        link: it keeps for 20 s that a topic has no route (`require_broker`)."""
         require_process(self._pid)
         if self._link is None:
             raise BrokerUnavailable(self._settings.proxy, "not connected")
+        self.require_alive()
         return self._link
 
     @property
     def is_alive(self) -> bool:
-        """One proxy at least gave a sign of life lately."""
-        return self._link is not None and self._now_s() - self._alive_s < self._settings.deaf_after_s
+        """One proxy at least gave a sign of life lately. A look ends with its slowest proxy: one that is silent must
+        not make those beside it look dead."""
+        lately_s = self._settings.deaf_after_s + self._settings.probe_timeout_s
+        return self._link is not None and self._now_s() - self._alive_s < lately_s
 
     def require_alive(self) -> None:
         """BrokerUnavailable: there was no sign of life lately."""
@@ -55,52 +70,81 @@ class Session:
 
     async def keep(self) -> None:
         """Until cancelled."""
-        while True:
+        while (link := self._link) is not None:
             await asyncio.sleep(self._settings.probe_every_s)
-            alive, known = await self.link.probe(), len(self.link.endpoints())
-            self._alive_s = self._now_s() if alive or not known else self._alive_s
-            if alive == known:
-                self._heard()
-            elif self._silent_s() >= self._settings.deaf_after_s:
-                await self._replace(alive)
+            await self._look(link)
+            if self._silent_s() >= self._settings.deaf_after_s:
+                await self._replace(link)
 
     async def close(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            self._leave(link)
+        for link in (self._link, self._fresh):
+            if link is not None:
+                self._leave(link)
+        self._link = self._fresh = None
         if self._leaving:
             await asyncio.wait(self._leaving)
 
     async def _opened(self, learned: Iterable[str]) -> Link:
+        await self._require_broker()
         link = self._make(learned)
         await link.open()
         return link
 
-    async def _replace(self, alive: int) -> None:
-        """The old one stays in use until there is one that hears more: of several proxies one may be away for good."""
-        silent = f"no sign of life for {self._silent_s():.1f} s, so another client: {self.link.why_silent}"
-        warn(Action.LOOP_FAILED, loop=self.name, why=silent)
-        fresh = await self._opened_at_last()
-        if await fresh.probe() > alive:
-            old, self._link = self.link, fresh
+    async def _look(self, link: Link) -> int:
+        """How many proxies it hears; where that is all of them, nothing is silent."""
+        alive, known = await link.probe(), len(link.endpoints())
+        if alive or not known:
             self._alive_s = self._now_s()
+        if alive == known:
+            self._heard()
+        return alive
+
+    async def _replace(self, old: Link) -> None:
+        """The old one stays in use until there is one that hears more: of several proxies one may be away for good, and
+        what the others hear counts meanwhile."""
+        silent = f"no sign of life for {self._silent_s():.1f} s, so another client: {old.why_silent}"
+        warn(Action.LOOP_FAILED, loop=self.name, why=silent)
+        opening = asyncio.create_task(self._open_another(old), name=f"{self.name}: open another")
+        try:
+            alive = await self._look_until(opening, old)
+        finally:
+            opening.cancel()
+        if self._fresh is not None:
+            await self._choose(old, alive, self._fresh)
+
+    async def _look_until(self, opening: asyncio.Task[None], old: Link) -> int:
+        """What the old one hears, once there is another, or it hears all again by itself."""
+        alive = 0
+        while not opening.done():
+            await asyncio.wait([opening], timeout=self._settings.probe_every_s)
+            alive = await self._look(old)
+            if self._silent_s() < self._settings.deaf_after_s:
+                return alive
+        opening.result()
+        return alive
+
+    async def _choose(self, old: Link, alive: int, fresh: Link) -> None:
+        better = await fresh.probe() > alive
+        self._fresh = None
+        if better:
+            self._link, self._alive_s = fresh, self._now_s()
             log(Action.STARTED, loop=self.name, silent_s=round(self._silent_s(), 1))
-        else:
-            old = fresh
-        self._leave(old)
+        self._leave(old if better else fresh)
         self._heard_s = self._now_s()
 
-    async def _opened_at_last(self) -> Link:
+    async def _open_another(self, old: Link) -> None:
         """However long that takes; each reason is said once. BrokerRefused is none to give up: a broker that comes back
         may not know its topics at once."""
         said: str | None = None
         while True:
             try:
-                return await self._opened(self.link.routes)
+                self._fresh = await self._opened(old.routes)
             except BrokerUnavailable as error:
                 if error.why != said:
                     warn(Action.LOOP_FAILED, loop=self.name, why=error.why)
                 said = error.why
+            else:
+                return
             await asyncio.sleep(self._settings.reconnect_every_s)
 
     def _leave(self, old: Link) -> None:

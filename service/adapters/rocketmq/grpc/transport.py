@@ -175,12 +175,27 @@ class GrpcTransport:
         def make(learned: Iterable[str]) -> Link:
             return Link(self._settings, topics=names, more_topics=learned, subscriber=subscriber, asked=asked)
 
-        session = Session(name, make, self._settings)
+        session = Session(name, make, self._settings, self._require_broker)
         await session.open()
         keeper = asyncio.create_task(session.keep(), name=name)
         keeper.add_done_callback(self._keeper_ended)
         self._sessions[session] = keeper
         return session
+
+    async def _require_broker(self) -> None:
+        """A proxy that has found no route for a topic says so for 20 s (`topicRouteServiceCacheRefreshSeconds`), and
+        after a restart it answers before its broker is registered: so it is not asked before. Name servers that cannot
+        be asked hold up nothing."""
+        name_servers = self._settings.name_servers
+        try:
+            async with asyncio.timeout(self._settings.admin_timeout_s):
+                known = await self._cluster.brokers()
+        except BrokerRefused:
+            known = []
+        except (BrokerUnavailable, TimeoutError):
+            return
+        if not known:
+            raise BrokerUnavailable(name_servers, "no broker is registered there")
 
     @asynccontextmanager
     async def _dropped_on_failure(self, session: Session) -> AsyncIterator[None]:
