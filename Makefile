@@ -41,15 +41,20 @@ TESTS := $(BIN)/python -m pytest
 test: lint types layers server-needs ## all checks and all tests, on real servers, which it installs first
 	@$(MAKE) tests
 
+# $(1): which tests, $(2): in how many processes side by side.
+beside = $(TESTS) -m "$(1)" -n $(2) --dist loadgroup $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
+    echo "==> tests that failed beside others, once more and alone"; $(TESTS) -m "$(1)" --last-failed --last-failed-no-failures none; }
+
 .PHONY: tests
 tests: $(VENV)/.dev
+	@echo "==> tests on RocketMQ"
+	@$(call beside,rocketmq,2)
 	@echo "==> tests"
-	@$(TESTS) -n $(JOBS) --dist loadgroup $(ARGS) || { code=$$?; [ $$code -eq 1 ] || exit $$code; \
-	    echo "==> tests that failed beside others, once more and alone"; $(TESTS) --last-failed --last-failed-no-failures none; }
+	@$(call beside,not rocketmq,$(JOBS))
 
 .PHONY: test-rocketmq
-test-rocketmq: server-needs ## only those that start a real RocketMQ broker (a JVM, 0.6 GB), one after the other
-	@$(TESTS) -m rocketmq $(ARGS)
+test-rocketmq: server-needs ## only those that start a real RocketMQ broker (a JVM, 0.6 GB)
+	@$(call beside,rocketmq,2)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev

@@ -11,7 +11,7 @@ from service.core.batching import BatchLimits, BatchQueue, DecideBatch, ReserveA
 from service.core.direct import DirectSelling
 from service.core.readiness import Readiness
 from service.domain.batch import Candidate, fingerprint
-from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, Unavailable
+from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, StoreUnavailable, Unavailable
 from service.domain.ids import BuyerId, ReservationId, SaleId, home_segment, reservation_id, unkeyed_reservation_id
 from service.domain.sale import Gate, Sale, gate
 from service.observability import metrics
@@ -57,7 +57,7 @@ class ReserveService:
         try:
             sale = self._admit(request)
         except NotFound:
-            await self._tools.directory.look_again()
+            await self._look_again()
             sale = self._admit(request)
         candidate = _candidate(request)
         queue = self._queue(sale, candidate.reservation_id)
@@ -82,6 +82,14 @@ class ReserveService:
         """After a drain that took too long: nobody's last word is a broken connection."""
         for queue in self._queues.values():
             queue.abandon()
+
+    async def _look_again(self) -> None:
+        """For a sale that may be younger than our view. Unavailable: nothing was attempted."""
+        try:
+            async with asyncio.timeout(self._reply_timeout_s):
+                await self._tools.directory.look_again()
+        except (TimeoutError, StoreUnavailable):
+            raise Unavailable("sale rows", "they cannot be read") from None
 
     def _admit(self, request: ReserveRequest) -> Sale:
         if self._stopping:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.domain.errors import InvalidRequest
 from service.ports.messaging import Topic, TopicType
 
 UNLIMITED_ATTEMPTS = 100_000
-"""The order group's: waiting is not failing, only our own code dead-letters there (design §3.3)."""
+"""The order group's: waiting is not failing, only our own code dead-letters there (design §3.3). An order service's
+too, where we make its group: a database that is away for ten minutes must cost it no event."""
 TIMEOUT_ATTEMPTS = 16
 """RocketMQ's default: the sweep is the guarantee."""
-EVENTS_ATTEMPTS = 16
-"""RocketMQ's default, for an order service that names no number of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class Topics:
 
     @classmethod
     def named(cls, prefix: str, *, events_group: str | None = None) -> Topics:
-        """`events_group` is the order service's: it reads the events, we do not."""
-        return cls(
+        """`events_group` is the order service's: it reads the events, we do not. InvalidRequest: it is one of ours."""
+        named = cls(
             order=Topic(
                 name=f"{prefix}-order",
                 type=TopicType.TRANSACTION,
@@ -43,6 +43,10 @@ class Topics:
                 name=f"{prefix}-order-events",
                 type=TopicType.FIFO,
                 group=events_group,
-                max_attempts=EVENTS_ATTEMPTS,
+                max_attempts=UNLIMITED_ATTEMPTS,
+                group_is_ours=events_group is None,
             ),
         )
+        if events_group is not None and events_group in {named.order.group, named.payment_timeout.group}:
+            raise InvalidRequest("events_group", f"{events_group} is a group of Dropgate's own")
+        return named

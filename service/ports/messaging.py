@@ -22,7 +22,7 @@ class TopicType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic that must exist, and the consumer group of ours that reads it (None: other services read it)."""
+    """A topic that must exist, and the consumer group that reads it (None: other services read it)."""
 
     name: str
     type: TopicType
@@ -30,6 +30,14 @@ class Topic:
     max_attempts: int = 16
     """Deliveries before the broker dead-letters. The order group's is effectively unlimited: only our code does it
     there."""
+    group_is_ours: bool = True
+    """Its settings follow the code. Another service's group keeps its number of attempts, once it is there."""
+
+    @property
+    def made_by(self) -> str:
+        """The command that makes it, as a sentence has it."""
+        option = "" if self.group_is_ours else f" --events-group {self.group}"
+        return f"`dropgate topics create{option}`"
 
 
 @dataclass(frozen=True, kw_only=True)

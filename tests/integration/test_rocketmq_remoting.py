@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import zlib
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +14,8 @@ import pytest
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.cluster import DISCARDED_TOPIC, Cluster
+from service.adapters.rocketmq.remoting.codes import RequestCode
+from service.adapters.rocketmq.remoting.frames import Request
 from service.adapters.rocketmq.remoting.messages import COMPRESSED, StoredMessage, parse_physical_id, physical_id
 from service.adapters.rocketmq.remoting.queues import BrokerQueues, Pulled
 from service.adapters.rocketmq.remoting.routes import NameServers
@@ -92,6 +95,21 @@ async def test_a_group_is_made_changed_and_read_back(admin: BrokerAdmin) -> None
     assert (await admin.groups())["readers"].retry_max == 2
 
 
+async def test_a_group_that_is_changed_keeps_what_else_was_set_on_it(
+    client: RemotingClient, admin: BrokerAdmin
+) -> None:
+    theirs = {"groupName": "theirs", "retryMaxTimes": 7, "consumeEnable": True, "retryQueueNums": 3}
+    request = Request(code=RequestCode.UPDATE_AND_CREATE_GROUP, body=json.dumps(theirs).encode())
+    await client.call(admin.address, request)
+    await admin.change_group("theirs", retry_max=7, orderly=True)
+    answer = await client.call(admin.address, Request(code=RequestCode.GET_ALL_GROUP_CONFIG))
+    found = json.loads(answer.body)["subscriptionGroupTable"]["theirs"]
+    assert found["retryQueueNums"] == 3
+    assert (found["retryMaxTimes"], found["consumeMessageOrderly"]) == (7, True)
+    with pytest.raises(BrokerRefused, match="no group nobodys"):
+        await admin.change_group("nobodys", retry_max=1, orderly=False)
+
+
 async def test_the_brokers_settings_are_read(admin: BrokerAdmin, rocketmq: RocketMQ) -> None:
     config = await admin.config()
     wanted = rocketmq.options.properties()
@@ -123,6 +141,17 @@ async def test_a_topic_that_nobody_has_is_refused(client: RemotingClient, rocket
 async def test_a_name_server_that_is_away_is_passed_over(client: RemotingClient, rocketmq: RocketMQ) -> None:
     assert await NameServers(client, f"127.0.0.1:9; {rocketmq.name_server}").route(PROBE_TOPIC)
     assert await NameServers(client, f"{rocketmq.name_server};127.0.0.1:9").route(PROBE_TOPIC)
+
+
+async def test_a_name_server_that_is_silent_costs_the_others_no_time(
+    make_proxy: Callable[[str], TcpProxy], client: RemotingClient, rocketmq: RocketMQ
+) -> None:
+    proxy = make_proxy(rocketmq.name_server)
+    proxy.swallow()
+    for addresses in (f"{proxy.address};{rocketmq.name_server}", f"{rocketmq.name_server};{proxy.address}"):
+        began = time.monotonic()
+        assert await NameServers(client, addresses).route(PROBE_TOPIC)
+        assert time.monotonic() - began < RemotingOptions().timeout_s / 2
 
 
 async def pull_all(queues: BrokerQueues, topic: str, queue: int, count: int) -> Pulled:

@@ -13,7 +13,7 @@ import pytest
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.bootstrap import Part, check_topics, create_topics, run
-from service.core.topics import EVENTS_ATTEMPTS
+from service.domain.errors import InvalidRequest
 from tests.fixtures.processes import ROOT, Process
 from tests.fixtures.stacks import REAL
 from tests.fixtures.stage import Stage, until
@@ -94,12 +94,23 @@ async def test_a_group_that_reads_in_any_order_is_found_and_mended(stage: Stage)
     rocketmq = stage.servers.rocketmq
     assert rocketmq is not None
     async with closing_client() as client:
-        await BrokerAdmin(client, rocketmq.broker).create_group("by-hand", retry_max=EVENTS_ATTEMPTS - 1)
+        await BrokerAdmin(client, rocketmq.broker).create_group("by-hand", retry_max=7)
     (problem,) = await check_topics(stage.settings, events_group="by-hand")
     assert "group by-hand" in problem
     assert "in any order" in problem
+    assert "--events-group by-hand" in problem
     assert await create_topics(stage.settings, events_group="by-hand") == [stage.topics.events.name]
     assert await check_topics(stage.settings, events_group="by-hand") == []
+    async with closing_client() as client:
+        by_hand = (await BrokerAdmin(client, rocketmq.broker).groups())["by-hand"]
+    assert (by_hand.retry_max, by_hand.orderly) == (7, True)
+
+
+async def test_a_group_of_our_own_is_no_order_services(stage: Stage) -> None:
+    group = stage.topics.order.group
+    with pytest.raises(InvalidRequest, match="Dropgate's own"):
+        await create_topics(stage.settings, events_group=group)
+    assert await check_topics(stage.settings) == []
 
 
 @asynccontextmanager

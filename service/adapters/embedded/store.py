@@ -75,8 +75,8 @@ def create_topic(connection: Connection, topic: Topic) -> None:
     if topic.group is None:
         return
     known = connection.execute(
-        "UPDATE groups SET max_attempts = ? WHERE topic = ? AND name = ?",
-        (topic.max_attempts, topic.name, topic.group),
+        "UPDATE groups SET max_attempts = coalesce(?, max_attempts) WHERE topic = ? AND name = ?",
+        (topic.max_attempts if topic.group_is_ours else None, topic.name, topic.group),
     )
     if known.rowcount == 0:
         connection.execute(
@@ -104,7 +104,7 @@ def not_as_wanted(connection: Connection, topic: Topic) -> str | None:
     """One sentence with the remedy, or None."""
     row = connection.execute("SELECT type FROM topics WHERE name = ?", (topic.name,)).fetchone()
     if row is None:
-        return f"topic {topic.name} is missing: `dropgate topics create` makes it"
+        return f"topic {topic.name} is missing: {topic.made_by} makes it"
     if row[0] != topic.type:
         return f"topic {topic.name} is of type {row[0]}, not {topic.type}: use another topic prefix"
     if topic.group is None:
@@ -113,11 +113,11 @@ def not_as_wanted(connection: Connection, topic: Topic) -> str | None:
         "SELECT max_attempts FROM groups WHERE topic = ? AND name = ?", (topic.name, topic.group)
     ).fetchone()
     if limit is None:
-        return f"topic {topic.name} has no group {topic.group}: `dropgate topics create` makes it"
-    if limit[0] != topic.max_attempts:
+        return f"topic {topic.name} has no group {topic.group}: {topic.made_by} makes it"
+    if topic.group_is_ours and limit[0] != topic.max_attempts:
         return (
             f"group {topic.group} of topic {topic.name} allows {limit[0]} attempts, not {topic.max_attempts}: "
-            "`dropgate topics create` sets it"
+            f"{topic.made_by} sets it"
         )
     return None
 

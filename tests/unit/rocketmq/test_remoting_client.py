@@ -301,6 +301,18 @@ async def test_a_broker_without_a_master_is_not_listed() -> None:
     assert (part.broker, part.address, part.read_queues, part.write_queues) == ("b", "10.0.0.2:2", 2, 3)
 
 
+async def test_a_name_server_that_is_still_empty_is_not_believed_where_another_knows() -> None:
+    body = b"""{"brokerDatas":[{"brokerName":"b","cluster":"c","brokerAddrs":{"0":"10.0.0.2:2"}}],
+        "queueDatas":[{"brokerName":"b","readQueueNums":2,"writeQueueNums":3,"perm":6}]}"""
+    knows, empty = answering(lambda it: answer(it, body=body)), answering(lambda it: answer(it, code=17))
+    async with server(knows) as knowing, server(empty) as just_started, client() as asking:
+        for addresses in (f"{just_started};{knowing}", f"{knowing};{just_started};127.0.0.1:9"):
+            (part,) = await NameServers(asking, addresses).route("t")
+            assert part.address == "10.0.0.2:2"
+        with pytest.raises(BrokerRefused, match="answer 17"):
+            await NameServers(asking, f"{just_started};127.0.0.1:9").route("t")
+
+
 async def test_name_servers_are_needed() -> None:
     with pytest.raises(BrokerRefused, match="no address"):
         NameServers(RemotingClient(), " ; ")

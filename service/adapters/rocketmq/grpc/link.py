@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -65,9 +66,14 @@ class Link:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
         self._deaf: set[str] = set()
         """Proxies that did not answer the last probe."""
-        self._writing = asyncio.Lock()
+        self._writing: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By proxy: one whose stream cannot be opened must not keep the others from theirs."""
+        self.may_ask = True
+        """For routes. The package asks by a timer of its own, whatever we know of the proxy (`Session.link`)."""
         self._client = make_client(self, settings, self._topics, subscriber)
         self._client.rpc_client.telemetry_write_async = self._write_in_turn
+        self._ask_for_route = self._client.rpc_client.query_topic_route_async
+        self._client.rpc_client.query_topic_route_async = self._route_if_it_may
         producer = definition.ClientType.PRODUCER
         self._heartbeat = (
             subscriber.heartbeat(definition.ClientType.SIMPLE_CONSUMER)
@@ -199,10 +205,18 @@ class Link:
         until it is replaced."""
         return self._on_io(lambda: self._write(endpoints, request))
 
+    def _route_if_it_may(self, *arguments: Any, **named: Any) -> Future[Any]:
+        if self.may_ask:
+            asked: Future[Any] = self._ask_for_route(*arguments, **named)
+            return asked
+        refused = Future[Any]()
+        refused.set_exception(ConnectionError("the proxy gives no sign of life, and is not asked for routes"))
+        return refused
+
     async def _write(self, endpoints: RpcEndpoints, request: Any) -> None:
         """On the package's loop, where its channels and streams belong."""
         rpc = self._client.rpc_client
-        async with self._writing, asyncio.timeout(self.settings.probe_timeout_s):
+        async with self._writing[endpoints.facade], asyncio.timeout(self.settings.probe_timeout_s):
             stream = rpc.retrieve_or_create_channel(endpoints).telemetry_stream_stream_call
             if stream is not None:
                 with suppress(RpcError, asyncio.InvalidStateError):

@@ -91,9 +91,13 @@ class Session:
         return link
 
     async def _look(self, link: Link) -> int:
-        """How many proxies it hears; where that is all of them, nothing is silent."""
+        """How many proxies it hears; where that is all of them, nothing is silent. One that answers again counts once
+        there is a broker behind it."""
         alive, known = await link.probe(), len(link.endpoints())
-        if alive or not known:
+        if alive and not link.may_ask and not await self._has_broker():
+            alive = 0
+        link.may_ask = alive > 0 or not known
+        if link.may_ask:
             self._alive_s = self._now_s()
         if alive == known:
             self._heard()
@@ -106,25 +110,31 @@ class Session:
         warn(Action.LOOP_FAILED, loop=self.name, why=silent)
         opening = asyncio.create_task(self._open_another(old), name=f"{self.name}: open another")
         try:
-            alive = await self._look_until(opening, old)
+            await self._look_until(opening, old)
         finally:
             opening.cancel()
         if self._fresh is not None:
-            await self._choose(old, alive, self._fresh)
+            await self._choose(old, self._fresh)
 
-    async def _look_until(self, opening: asyncio.Task[None], old: Link) -> int:
-        """What the old one hears, once there is another, or it hears all again by itself."""
-        alive = 0
-        while not opening.done():
+    async def _has_broker(self) -> bool:
+        try:
+            await self._require_broker()
+        except BrokerUnavailable:
+            return False
+        return True
+
+    async def _look_until(self, opening: asyncio.Task[None], old: Link) -> None:
+        """Until there is another, or the old one hears all again by itself."""
+        while not opening.done() and self._silent_s() >= self._settings.deaf_after_s:
             await asyncio.wait([opening], timeout=self._settings.probe_every_s)
-            alive = await self._look(old)
-            if self._silent_s() < self._settings.deaf_after_s:
-                return alive
-        opening.result()
-        return alive
+            if not opening.done():
+                await self._look(old)
+        if opening.done():
+            opening.result()
 
-    async def _choose(self, old: Link, alive: int, fresh: Link) -> None:
-        better = await fresh.probe() > alive
+    async def _choose(self, old: Link, fresh: Link) -> None:
+        heard, heard_by_old = await asyncio.gather(fresh.probe(), self._look(old))
+        better = heard > heard_by_old
         self._fresh = None
         if better:
             self._link, self._alive_s = fresh, self._now_s()

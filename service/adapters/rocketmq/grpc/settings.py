@@ -58,8 +58,7 @@ class GrpcSettings:
     """Silence this long is one failed probe."""
 
     deaf_after_s: float = 5.0
-    """Without a sign of life for this long the client is replaced. With the probe's period and the time to connect,
-    a proxy that is back is used again within 12 s (`start_timeout_s` aside: it answers, so that takes 0.2 s)."""
+    """Without a sign of life for this long the client is replaced."""
 
     reconnect_every_s: float = 1.0
     """Between two attempts to replace a client."""

@@ -73,31 +73,35 @@ class TopicDesk:
         group, retry_max = self._settings.full(topic.group), topic.max_attempts - 1
         orderly = topic.type is TopicType.FIFO
         there = found.groups.get(group)
-        if there is None or (there.retry_max, there.orderly) != (retry_max, orderly):
+        if there is None:
             await found.broker.create_group(group, retry_max=retry_max, orderly=orderly)
+            return
+        retry_max = retry_max if topic.group_is_ours else there.retry_max
+        if (there.retry_max, there.orderly) != (retry_max, orderly):
+            await found.broker.change_group(group, retry_max=retry_max, orderly=orderly)
 
     def _not_as_wanted(self, topic: Topic, found: Found) -> str | None:
         """One sentence with the remedy, or None."""
         at = f" at broker {found.broker.address}"
         known = found.topics.get(self._settings.full(topic.name))
         if known is None:
-            return f"topic {topic.name} is missing{at}: {MAKES}"
+            return f"topic {topic.name} is missing{at}: {topic.made_by} makes it"
         if known.type != topic.type.value:
             return f"topic {topic.name} is of type {known.type}{at}, not {topic.type}: use another topic prefix"
         if topic.group is None:
             return None
         group = found.groups.get(self._settings.full(topic.group))
         if group is None:
-            return f"topic {topic.name} has no group {topic.group}{at}: {MAKES}"
+            return f"topic {topic.name} has no group {topic.group}{at}: {topic.made_by} makes it"
         attempts = group.retry_max + 1
-        if attempts != topic.max_attempts:
+        if topic.group_is_ours and attempts != topic.max_attempts:
             return (
                 f"group {topic.group} of topic {topic.name} allows {attempts} attempts{at}, not "
-                f"{topic.max_attempts}: `dropgate topics create` sets it"
+                f"{topic.max_attempts}: {topic.made_by} sets it"
             )
         if topic.type is TopicType.FIFO and not group.orderly:
             return (
                 f"group {topic.group} of topic {topic.name} takes messages in any order{at} "
-                "(consumeMessageOrderly is false): `dropgate topics create` sets it"
+                f"(consumeMessageOrderly is false): {topic.made_by} sets it"
             )
         return None

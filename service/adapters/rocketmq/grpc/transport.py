@@ -202,7 +202,9 @@ class GrpcTransport:
         try:
             yield
         except BaseException:
-            self._sessions.pop(session).cancel()
+            keeper = self._sessions.pop(session)
+            keeper.cancel()
+            await asyncio.wait([keeper])
             await session.close()
             raise
 

@@ -11,7 +11,7 @@ import msgspec
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.codes import RequestCode
 from service.adapters.rocketmq.remoting.frames import Request
-from service.domain.errors import BrokerUnavailable
+from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import TopicType
 
 READ_WRITE = 6
@@ -68,6 +68,12 @@ class _Groups(msgspec.Struct, rename="camel"):
     subscription_group_table: dict[str, _Group]
 
 
+class _RawGroups(msgspec.Struct, rename="camel"):
+    """To write one back: a broker of another release knows more settings than we do."""
+
+    subscription_group_table: dict[str, dict[str, object]]
+
+
 class BrokerAdmin:
     """Every call may be made twice. BrokerUnavailable and BrokerRefused as RemotingClient says them."""
 
@@ -106,14 +112,18 @@ class BrokerAdmin:
         }
 
     async def create_group(self, name: str, *, retry_max: int, orderly: bool = False) -> None:
-        """Or change it: what else was set on it falls back to the broker's defaults."""
-        group = _Group(group_name=name, retry_max_times=retry_max, consume_message_orderly=orderly)
-        body = msgspec.json.encode(group)
-        await self._client.call(self.address, Request(code=RequestCode.UPDATE_AND_CREATE_GROUP, body=body))
+        """Where it is there already, what else was set on it falls back to the broker's defaults: `change_group`."""
+        await self._write_group(_Group(group_name=name, retry_max_times=retry_max, consume_message_orderly=orderly))
+
+    async def change_group(self, name: str, *, retry_max: int, orderly: bool) -> None:
+        """All else on it stays. BrokerRefused: there is no such group."""
+        table = self._read(await self._group_table(), _RawGroups).subscription_group_table
+        if name not in table:
+            raise BrokerRefused(self.address, f"there is no group {name}")
+        await self._write_group(table[name] | {"retryMaxTimes": retry_max, "consumeMessageOrderly": orderly})
 
     async def groups(self) -> Mapping[str, GroupSettings]:
-        answer = await self._client.call(self.address, Request(code=RequestCode.GET_ALL_GROUP_CONFIG))
-        table = self._read(answer.body, _Groups).subscription_group_table
+        table = self._read(await self._group_table(), _Groups).subscription_group_table
         return {
             name: GroupSettings(
                 name=name,
@@ -123,6 +133,13 @@ class BrokerAdmin:
             )
             for name, it in table.items()
         }
+
+    async def _group_table(self) -> bytes:
+        return (await self._client.call(self.address, Request(code=RequestCode.GET_ALL_GROUP_CONFIG))).body
+
+    async def _write_group(self, group: object) -> None:
+        request = Request(code=RequestCode.UPDATE_AND_CREATE_GROUP, body=msgspec.json.encode(group))
+        await self._client.call(self.address, request)
 
     async def config(self) -> Mapping[str, str]:
         """The broker's properties as it runs with them, defaults included."""

@@ -1,7 +1,9 @@
-"""Which broker has a topic: asked of the name servers, one after the other until one answers."""
+"""Which broker has a topic: asked of all name servers at once. One may be dead without a word, or just started and
+still empty: the first that knows the topic is believed, and that nobody has it only where all that answer say so."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,6 +56,7 @@ class NameServers:
     def __init__(self, client: RemotingClient, addresses: str) -> None:
         self._client = client
         self._addresses = [address for part in addresses.split(";") if (address := part.strip())]
+        self._asking: set[asyncio.Task[tuple[str, Frame]]] = set()
         if not self._addresses:
             raise BrokerRefused("name server", "no address is given: host:port;host:port")
 
@@ -83,13 +86,30 @@ class NameServers:
         return sorted(part.address for part in await self.route(EVERYWHERE))
 
     async def _ask(self, request: Request) -> tuple[str, Frame]:
-        """The first name server that answers; the last one's fault where none does."""
-        *others, last = self._addresses
-        for address in others:
+        """The first answer that knows. BrokerRefused: all that answered do not. BrokerUnavailable: nobody answered."""
+        asked = [self._begin(address, request) for address in self._addresses]
+        refused: BrokerRefused | None = None
+        away: BrokerUnavailable | None = None
+        for answer in asyncio.as_completed(asked):
             try:
-                return address, await self._client.call(address, request)
-            except BrokerRefused:
-                raise
-            except BrokerUnavailable:
-                continue
-        return last, await self._client.call(last, request)
+                return await answer
+            except BrokerRefused as error:
+                refused = error
+            except BrokerUnavailable as error:
+                away = error
+        raise refused or away or AssertionError("there is a name server at least")
+
+    def _begin(self, address: str, request: Request) -> asyncio.Task[tuple[str, Frame]]:
+        """Ends by the client's own deadline. Not cancelled where another was quicker: that would cost a connection."""
+        task = asyncio.create_task(self._ask_one(address, request), name=f"name server {address}")
+        self._asking.add(task)
+        task.add_done_callback(self._asked)
+        return task
+
+    def _asked(self, task: asyncio.Task[tuple[str, Frame]]) -> None:
+        self._asking.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody may be left to ask for it
+
+    async def _ask_one(self, address: str, request: Request) -> tuple[str, Frame]:
+        return address, await self._client.call(address, request)
