@@ -72,6 +72,12 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
+def rocketmq(rocketmq_quick: RocketMQ) -> RocketMQ:
+    """Any will do, so the one that others use too."""
+    return rocketmq_quick
+
+
+@pytest.fixture(scope="module")
 def shop(mariadb: MariaDB, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     redis = Redis()
     with ExitStack() as stack:

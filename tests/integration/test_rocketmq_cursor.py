@@ -64,6 +64,12 @@ class Aside:
         return await self._queues.consumer_offset(self.name, self.name, 0)
 
 
+@pytest.fixture(scope="module")
+def rocketmq(rocketmq_quick: RocketMQ) -> RocketMQ:
+    """Any will do, so the one that others use too."""
+    return rocketmq_quick
+
+
 @pytest.fixture
 async def aside(rocketmq: RocketMQ) -> AsyncIterator[Aside]:
     client = RemotingClient(RemotingOptions(timeout_s=PATIENT_S))

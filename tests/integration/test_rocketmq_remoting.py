@@ -30,6 +30,12 @@ PATIENT_S = 15.0
 QUEUES = 3
 
 
+@pytest.fixture(scope="module")
+def rocketmq(rocketmq_quick: RocketMQ) -> RocketMQ:
+    """Any will do, so the one that others use too."""
+    return rocketmq_quick
+
+
 @pytest.fixture
 async def client() -> AsyncIterator[RemotingClient]:
     client = RemotingClient(RemotingOptions(timeout_s=PATIENT_S))
