@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from service.adapters.rocketmq.grpc.cursor import TopicCursor
+from service.adapters.rocketmq.admin.cursor import TopicCursor
+from service.adapters.rocketmq.admin.topics import TopicDesk
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.adapters.rocketmq.grpc.topics import TopicDesk
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.cluster import Cluster

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin, GroupSettings, TopicSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
@@ -38,7 +38,7 @@ class Found:
 
 
 class TopicDesk:
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: AdminSettings) -> None:
         self._client = client
         self._cluster = cluster
         self._settings = settings

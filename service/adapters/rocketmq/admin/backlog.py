@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -21,7 +21,7 @@ CHECKER = "CID_RMQ_SYS_TRANS"
 
 
 class BacklogDesk:
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: AdminSettings) -> None:
         self._client = client
         self._cluster = cluster
         self._settings = settings
