@@ -6,10 +6,11 @@ import ipaddress
 from dataclasses import dataclass
 
 from service.adapters.rocketmq.admin.settings import AdminSettings
+from service.adapters.rocketmq.questions import QuestionBounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrpcSettings(AdminSettings):
+class GrpcSettings(AdminSettings, QuestionBounds):
     proxy: str
     """host:port of the proxy's gRPC side; several, for the same cluster, with `;` between."""
 
@@ -46,20 +47,6 @@ class GrpcSettings(AdminSettings):
     reconnect_every_s: float = 1.0
     """Between two attempts to replace a client."""
 
-    check_deadline_s: float = 5.0
-    """A check-back without an answer by then is UNKNOWN: the broker asks again. The proxy remembers a question for
-    30 s; an answer that comes later is void."""
-
-    check_age_max_s: float = 20.0
-    """A question that has waited this long for its turn is not asked any more: it would be answered in vain."""
-
-    checks_in_flight_max: int = 32
-    """Questions open at once: enough that a few slow ones do not hold up the others, few enough that the stores behind
-    the answers are not flooded after an outage."""
-
-    checks_waiting_max: int = 10_000
-    """Beyond it questions are dropped, to be asked again: a flood must not become our memory."""
-
     poll_s: float = 5.0
     """One long poll. The proxy allows no shorter one, and takes up to 20 s."""
 
@@ -69,18 +56,13 @@ class GrpcSettings(AdminSettings):
     stale_margin_s: float = 2.0
     """What was fetched and not handed out until this long before its invisible time ends is dropped: it comes again."""
 
-    close_timeout_s: float = 2.5
-    """Each of the three steps of `close`: what was fetched is given back, what is under way ends, clients take leave.
-    Together less than the 10 s that a process has to stop. As a rule it is milliseconds."""
-
     def __post_init__(self) -> None:
         """ValueError says what a person has to change."""
-        super().__post_init__()
+        AdminSettings.__post_init__(self)
+        QuestionBounds.__post_init__(self)
         _require_addresses(self.proxy)
-        if self.check_deadline_s >= self.check_age_max_s:
-            raise ValueError("check_deadline_s must be below check_age_max_s")
-        if min(self.attempts, self.checks_in_flight_max) < 1:
-            raise ValueError("attempts and checks_in_flight_max must be at least 1")
+        if self.attempts < 1:
+            raise ValueError("attempts must be at least 1")
 
 
 def _require_addresses(proxy: str) -> None:

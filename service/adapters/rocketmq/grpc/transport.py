@@ -14,9 +14,10 @@ from service.adapters.rocketmq.grpc.consumer import GrpcConsumer
 from service.adapters.rocketmq.grpc.link import Asked, Link
 from service.adapters.rocketmq.grpc.producer import GrpcProducer, GrpcPublisher
 from service.adapters.rocketmq.grpc.sdk import RpcClient
-from service.adapters.rocketmq.grpc.session import Session, require_process
+from service.adapters.rocketmq.grpc.session import Session
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.wire import Subscriber
+from service.adapters.rocketmq.own_process import require_process
 from service.adapters.rocketmq.remoting.client import host_and_port
 from service.domain.errors import BrokerRefused, CannotStart
 from service.ports.messaging import (
@@ -75,11 +76,11 @@ class GrpcTransport(Operator):
 
     async def producer(self, topic: str, check_back: CheckBack) -> TransactionalProducer:
         """It is registered when this returns: the proxy has its settings, the broker its heartbeat (F06)."""
-        require_process(self._pid)
+        require_process("rocketmq5", self._pid)
         async with self._opening:
             known = self._producers.get(topic)
             if known is not None:
-                known.desk.check_back = check_back
+                known.desk.questions.check_back = check_back
                 return known
             desk = CheckDesk(topic, check_back, self._settings)
             session = await self._session(f"rocketmq5: producer of {topic}", [topic], asked=desk.asked)
@@ -93,7 +94,7 @@ class GrpcTransport(Operator):
         return GrpcPublisher(self._publisher_session, self._settings)
 
     async def consumer(self, topic: str, group: str, *, invisible_s: float) -> Consumer:
-        require_process(self._pid)
+        require_process("rocketmq5", self._pid)
         subscriber = Subscriber(topic=self._settings.full(topic), group=self._settings.full(group))
         session = await self._session(f"rocketmq5: consumer {group}", [topic], subscriber=subscriber)
         async with self._dropped_on_failure(session):
@@ -140,7 +141,7 @@ class GrpcTransport(Operator):
             raise
 
     async def _publisher_session(self) -> Session:
-        require_process(self._pid)
+        require_process("rocketmq5", self._pid)
         async with self._opening_publisher:
             if self._publishing is None:
                 self._publishing = await self._session("rocketmq5: publisher", [])
