@@ -15,15 +15,12 @@ class ConsumerBounds:
     """Messages of a queue that the client has fetched and not handed over; the package's own default. With more it
     rests for 3 s, so this bounds both its memory and its speed: 8 queues, 2,700 messages a second."""
 
-    fifo_cached_max: int = 1
-    """Of a queue of a FIFO topic: each message takes a thread, and a group that is held up must leave the others some.
-    So behind a backlog a queue is worked on at 32 messages in 3 s."""
-
     pull_max: int = 32
     """Messages that the client fetches at once, in the package's code: so many come on top of the cached."""
 
     fifo_threads_max: int = 512
-    """Above it the groups of a FIFO topic may hold up each other: 15 queues."""
+    """Of a FIFO topic each message takes a thread until its turn has come, and a group that is held up must leave the
+    others some: what is cached follows from this. 8 queues have 32 each; above 15 they may hold up each other."""
 
     reorder_s: float = 0.2
     """A FIFO message that does not follow on the last of its queue waits so long for those before it: the client's
@@ -50,6 +47,12 @@ class ConsumerBounds:
 
     levels_for_s: float = 30.0
     """How long a broker's list of delay levels is believed: it reads it at its start only."""
+
+    def fifo_cached(self, queues: int) -> int:
+        return max(1, self.fifo_threads_max // max(1, queues) - self.pull_max)
+
+    def fifo_threads(self, queues: int) -> int:
+        return min(self.fifo_threads_max, queues * (self.fifo_cached(queues) + self.pull_max))
 
 
 DEFAULT = ConsumerBounds()

@@ -108,10 +108,11 @@ class ConsumerDesk:
         async with self._opening:
             subscription, consumers = self._subscriptions.get((topic, group), (None, set()))
             if subscription is None:
-                subscription = await self._subscribed(topic, group, fifo=fifo)
+                subscription = Subscription(
+                    self._settings, self._operator, self._bounds, topic=topic, group=group, fifo=fifo
+                )
+                on_keeper(await subscription.open())
                 self._subscriptions[topic, group] = (subscription, consumers)
-                if subscription.keeper is not None:
-                    on_keeper(subscription.keeper)
             consumer = ClassicConsumer(
                 subscription, lambda: self._left(topic, group, consumer), group=group, invisible_s=invisible_s
             )
@@ -121,11 +122,6 @@ class ConsumerDesk:
     async def close(self) -> None:
         everyone = [consumer for _, consumers in self._subscriptions.values() for consumer in consumers]
         await asyncio.gather(*(consumer.close() for consumer in everyone))
-
-    async def _subscribed(self, topic: str, group: str, *, fifo: bool) -> Subscription:
-        subscription = Subscription(self._settings, self._operator, self._bounds, topic=topic, group=group, fifo=fifo)
-        await subscription.open()
-        return subscription
 
     async def _left(self, topic: str, group: str, consumer: ClassicConsumer) -> None:
         subscription, consumers = self._subscriptions[topic, group]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-import uuid
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,17 +20,15 @@ from typing import Any
 from service.adapters.rocketmq.admin.operator import Operator
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.child import Child
-from service.adapters.rocketmq.classic.frames import Begin, Message
-from service.adapters.rocketmq.classic.group import Ear, Group
+from service.adapters.rocketmq.classic.frames import Message
+from service.adapters.rocketmq.classic.group import Group
+from service.adapters.rocketmq.classic.keeping import ChildKeeper
 from service.adapters.rocketmq.classic.lines import AsItComes, Held, Lines, OneOfAQueue
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.domain.errors import BrokerUnavailable
-from service.observability import metrics
 from service.observability.actions import Action
-from service.observability.log import log, warn
+from service.observability.log import warn
 
-LISTED_EVERY_S = 0.05
-"""Looks for a child that has just started: a broker lists it within milliseconds."""
 AT_ONCE_S = 0.001
 """A delay of nothing: the shortest level there is."""
 
@@ -55,32 +52,31 @@ class Subscription:
         self._lines: Lines = OneOfAQueue(bounds.reorder_s, self.wake) if fifo else AsItComes()
         self._out: set[Held] = set()
         """Handed out and not settled."""
-        self._child: Child | None = None
-        self._attempts_max = 0
-        self._alive_s = 0.0
         self._under_way: set[asyncio.Task[None]] = set()
-        self.keeper: asyncio.Task[None] | None = None
-        """Lives as long as the subscription. One that ends earlier is a fault."""
+        self._keeper = ChildKeeper(
+            self.group,
+            settings,
+            bounds,
+            fifo=fifo,
+            folder=self._folder,
+            on_message=self._message_came,
+            on_lost=self._drop_all,
+        )
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """BrokerUnavailable or BrokerRefused: nothing is left of it."""
+    async def open(self) -> asyncio.Task[None]:
+        """The task that keeps it alive. BrokerUnavailable or BrokerRefused: nothing is left of it."""
         try:
-            self._child = await self._started()
+            return await self._keeper.open()
         except BaseException:
             self._remove_folder()
             raise
-        self.keeper = asyncio.create_task(self._keep(self._child), name=f"rocketmq4: consumer {self._group_name}")
 
     async def close(self) -> None:
         """What is held comes again after its invisible time, what was not handed out at once; and what is done stays
         done, though the package has not stored it yet."""
-        keeper, self.keeper = self.keeper, None
-        if keeper is not None:
-            keeper.cancel()
-            await asyncio.wait([keeper])
-        child, self._child = self._child, None
+        child = await self._keeper.close()
         self.wake()
         if child is not None:
             with suppress(TimeoutError, BrokerUnavailable):
@@ -92,15 +88,8 @@ class Subscription:
             task.cancel()
         self._remove_folder()
 
-    @property
-    def is_alive(self) -> bool:
-        """A broker and the child heard each other lately."""
-        return self._child is not None and self._now_s() - self._alive_s < self._bounds.deaf_after_s
-
     def require_alive(self) -> None:
-        if not self.is_alive:
-            silent_s = self._now_s() - self._alive_s
-            raise BrokerUnavailable(self._group_name, f"its consumer had no sign of life for {silent_s:.0f} s")
+        self._keeper.require_alive()
 
     async def _take_leave(self, child: Child) -> None:
         if not self._fifo:  # a copy would come after those that follow it
@@ -117,7 +106,7 @@ class Subscription:
     # --- handing out --------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, invisible_s: float) -> Sequence[Held]:
-        found = self._lines.take(limit) if self._child is not None else []
+        found = self._lines.take(limit) if self._keeper.child is not None else []
         for held in found:
             held.until_s = self._now_s() + invisible_s
             held.expiry = asyncio.get_running_loop().call_at(held.until_s, self._expired, held)
@@ -157,7 +146,7 @@ class Subscription:
         follow it."""
         if held not in self._out or held.settling:
             return False
-        if self._fifo and held.attempt >= self._attempts_max:
+        if self._fifo and held.attempt >= self._keeper.prepared.attempts_max:
             return await self.bury(held)
         if self._fifo:
             self._again(held, delay_s)
@@ -206,7 +195,7 @@ class Subscription:
             asyncio.get_running_loop().call_later(delay_s, self._comes_again, held)
 
     def _comes_again(self, held: Held) -> None:
-        if held.child is self._child:
+        if held.child is self._keeper.child:
             held.repeats, held.settling = held.repeats + 1, False
             self._lines.add(held)
             self.wake()
@@ -233,94 +222,6 @@ class Subscription:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-
-    # --- the child ----------------------------------------------------------------------------------------------------
-
-    async def _keep(self, child: Child) -> None:
-        """Until cancelled: whatever becomes of a child, another takes its place."""
-        failures = 0
-        while True:
-            began_s = self._now_s()
-            why = await self._useless(child)
-            warn(
-                Action.LOOP_FAILED, loop=f"consumer {self._group_name}", pid=child.pid, why=f"{why}: another is started"
-            )
-            metrics.CONSUMERS_REPLACED.labels(self._group_name).inc()
-            await child.kill()
-            self._drop_all()
-            failures = 0 if self._now_s() - began_s >= self._bounds.deaf_after_s else failures + 1
-            self._child = child = await self._started_at_last(failures)
-            log(Action.STARTED, loop=f"consumer {self._group_name}", pid=child.pid)
-
-    async def _useless(self, child: Child) -> str:
-        """Why it is of no use any more."""
-        heard_s = self._now_s()
-        while True:
-            done, _ = await asyncio.wait({child.ended}, timeout=self._bounds.probe_every_s)
-            if done:
-                return child.ended.result()
-            ears = await self.group.ears(child.client)
-            if Ear.HEARS in ears:
-                self._alive_s = self._now_s()
-            if Ear.DEAF not in ears:
-                heard_s = self._now_s()
-            elif self._now_s() - heard_s >= self._bounds.deaf_after_s:
-                return f"a broker has not heard of it for {self._now_s() - heard_s:.1f} s"
-
-    async def _started_at_last(self, failures: int) -> Child:
-        """However long that takes; each reason is said once."""
-        said: str | None = None
-        while True:
-            pause_s = self._bounds.restart_pause_s * 2 ** min(failures, 10)
-            await asyncio.sleep(min(self._bounds.restart_pause_max_s, pause_s))
-            try:
-                return await self._started()
-            except BrokerUnavailable as error:
-                if error.why != said:
-                    warn(Action.LOOP_FAILED, loop=f"consumer {self._group_name}", why=error.why)
-                said, failures = error.why, failures + 1
-
-    async def _started(self) -> Child:
-        """One that the brokers know."""
-        prepared = await self.group.prepare()
-        self._attempts_max = prepared.attempts_max
-        within_s = self._settings.start_timeout_s
-        child = await Child.start(self._begin(prepared.queues), self._bounds, self._message_came, within_s=within_s)
-        try:
-            await self._listed(child, within_s)
-            await self.group.refuse_others()
-        except BaseException:
-            await child.kill()
-            self._drop_all()
-            raise
-        return child
-
-    async def _listed(self, child: Child, within_s: float) -> None:
-        try:
-            async with asyncio.timeout(within_s):
-                while set(await self.group.ears(child.client)) != {Ear.HEARS}:
-                    if child.ended.done():
-                        raise BrokerUnavailable(self._group_name, child.ended.result())
-                    await asyncio.sleep(LISTED_EVERY_S)
-        except TimeoutError:
-            raise BrokerUnavailable(self._group_name, f"no broker knew its consumer within {within_s:g} s") from None
-        self._alive_s = self._now_s()
-
-    def _begin(self, queues: int) -> Begin:
-        bounds, settings = self._bounds, self._settings
-        fifo_threads = queues * (bounds.fifo_cached_max + bounds.pull_max)
-        return Begin(
-            name_servers=settings.name_servers,
-            topic=self.group.topic,
-            group=self.group.name,
-            instance=uuid.uuid4().hex[:12],
-            threads=min(fifo_threads, bounds.fifo_threads_max) if self._fifo else bounds.threads,
-            cached_max=bounds.fifo_cached_max if self._fifo else bounds.cached_max,
-            silence_max_s=bounds.orphaned_after_s,
-            access_key=settings.access_key,
-            secret_key=settings.secret_key,
-            log_folder=str(self._folder),
-        )
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
