@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from service.adapters.rocketmq.admin.settings import AdminSettings
-from service.adapters.rocketmq.remoting.admin import BrokerAdmin, GroupSettings, TopicSettings
+from service.adapters.rocketmq.remoting.admin import UNTYPED, BrokerAdmin, GroupSettings, TopicSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.codes import RequestCode
@@ -86,7 +86,7 @@ class TopicDesk:
         known = found.topics.get(name)
         if known is None:
             await found.broker.create_topic(name, topic.type, queues=self._settings.queues)
-        elif known.type != topic.type.value:
+        elif not _takes(known, topic):
             raise BrokerRefused(topic.name, f"the topic is of type {known.type}, not {topic.type}")
         if topic.group is None:
             return
@@ -102,7 +102,7 @@ class TopicDesk:
         known = found.topics.get(self._settings.full(topic.name))
         if known is None:
             return f"topic {topic.name} is missing{at}: {MAKES}"
-        if known.type != topic.type.value:
+        if not _takes(known, topic):
             return f"topic {topic.name} is of type {known.type}{at}, not {topic.type}: use another topic prefix"
         if topic.group is None:
             return None
@@ -116,3 +116,7 @@ class TopicDesk:
                 f"{topic.max_attempts}: `dropgate topics create` sets it"
             )
         return None
+
+
+def _takes(known: TopicSettings, topic: Topic) -> bool:
+    return known.type in {topic.type.value, UNTYPED}
