@@ -32,25 +32,31 @@ class Child:
     """Made by `start`. `ended` says why it is of no use any more, and never changes."""
 
     def __init__(
-        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, begin: Begin
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, instance: str, said: Path
     ) -> None:
         self._process = process
         self._reader, self._writer = reader, writer
-        self._said = Path(begin.log_folder) / SAID
+        self._said = said
         self._begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pong = asyncio.Event()
         self._heard_s = self._now_s()
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.client = f"@{process.pid}#{begin.instance}"
+        self.client = f"@{process.pid}#{instance}"
         """How its id at the brokers ends; it begins with an address."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def start(
-        cls, begin: Begin, bounds: ConsumerBounds, on_message: Callable[[Child, Message], None], *, within_s: float
+        cls,
+        begin: Begin,
+        bounds: ConsumerBounds,
+        on_message: Callable[[Child, Message], None],
+        *,
+        folder: Path,
+        within_s: float,
     ) -> Child:
-        """BrokerUnavailable: its client has not started, and it is gone."""
-        child = await cls._spawn(begin)
+        """`folder` is its home. BrokerUnavailable: its client has not started, and it is gone."""
+        child = await cls._spawn(begin.instance, folder)
         child._tasks = [
             asyncio.create_task(child._listen(on_message), name=f"rocketmq4: child of {begin.group}"),
             asyncio.create_task(child._keep_pinging(bounds), name=f"rocketmq4: pings to the child of {begin.group}"),
@@ -68,18 +74,18 @@ class Child:
         return child
 
     @classmethod
-    async def _spawn(cls, begin: Begin) -> Child:
-        """Its HOME is where the package writes its log. Linux ends it with the *thread* that starts it: the loop's."""
+    async def _spawn(cls, instance: str, folder: Path) -> Child:
+        """The package would write a log into its HOME. Linux ends it with the *thread* that starts it: the loop's."""
         ours, theirs = socket.socketpair()
         try:
-            with (Path(begin.log_folder) / SAID).open("wb") as said:
+            with (folder / SAID).open("wb") as said:
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(os.getpid())),
                     stdin=DEVNULL,
                     stdout=said,
                     stderr=said,
                     pass_fds=(theirs.fileno(),),
-                    env={**os.environ, "HOME": begin.log_folder},
+                    env={**os.environ, "HOME": str(folder)},
                 )
             reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BUFFER)
         except BaseException:
@@ -87,7 +93,7 @@ class Child:
             raise
         finally:
             theirs.close()
-        return cls(process, reader, writer, begin)
+        return cls(process, reader, writer, instance, folder / SAID)
 
     @property
     def pid(self) -> int:

@@ -34,7 +34,6 @@ class Begin(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     silence_max_s: float
     access_key: str
     secret_key: str
-    log_folder: str
 
 
 class Settled(msgspec.Struct, tag=True, frozen=True):

@@ -114,7 +114,7 @@ class ChildKeeper:
         """One that the brokers know."""
         self.prepared = await self._group.prepare()
         within_s = self._settings.start_timeout_s
-        child = await Child.start(self._begin(), self._bounds, self._on_message, within_s=within_s)
+        child = await Child.start(self._begin(), self._bounds, self._on_message, folder=self._folder, within_s=within_s)
         try:
             await self._listed(child, within_s)
             await self._group.refuse_others()
@@ -147,7 +147,6 @@ class ChildKeeper:
             silence_max_s=self._bounds.orphaned_after_s,
             access_key=self._settings.access_key,
             secret_key=self._settings.secret_key,
-            log_folder=str(self._folder),
         )
 
     def _now_s(self) -> float:

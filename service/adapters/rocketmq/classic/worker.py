@@ -5,7 +5,9 @@ its threads and its memory cannot be taken back, and its callbacks would fight a
 is never shut down: this process ends, by a signal, by its parent's silence, or with its parent.
 
 Each of the client's threads hands one message to the parent and waits. RECONSUME_LATER is never answered: the package
-would send the message back with its own number of attempts in place of the group's.
+would send the message back with its own number of attempts in place of the group's. The orderly callback is not used,
+for FIFO topics either: while it holds the last message of a queue, the package stores that it was consumed (seen), and
+a kill would lose it. The parent keeps the order (lines.py).
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from service.adapters.rocketmq.classic.frames import Begin, Begun, Failed, Messa
 
 PR_SET_PDEATHSIG = 1
 CONSUME_SUCCESS = 0
-LOG_FILES, LOG_FILE_MB = 2, 10
-"""The package's own log, for a look at it while the child runs; the folder goes with the consumer."""
+SIGNING_CHANNEL = b"ALIYUN"
+"""Without one the package signs nothing at all."""
 
 
 class Worker:
@@ -64,28 +66,26 @@ class Worker:
         return Begun()
 
     def _start(self, begin: Begin) -> None:
-        """The package is imported here: it reads HOME, where its log goes, once."""
-        from rocketmq.exceptions import ffi_check  # noqa: PLC0415 - see above
-        from rocketmq.ffi import MSG_CALLBACK_FUNC, MessageModel, _CLogLevel, dll  # noqa: PLC0415
+        from rocketmq.ffi import MSG_CALLBACK_FUNC, MessageModel  # noqa: PLC0415 - what is missing is said to the parent
+
+        from service.adapters.rocketmq.classic.library import NO_LOG, dll, require  # noqa: PLC0415
 
         client = dll.CreatePushConsumer(begin.group.encode())
         dll.SetPushConsumerMaxCacheMessageSize.argtypes = [ctypes.c_void_p, ctypes.c_int]
-        ffi_check(dll.SetPushConsumerLogPath(client, begin.log_folder.encode()))
-        ffi_check(dll.SetPushConsumerLogFileNumAndSize(client, LOG_FILES, LOG_FILE_MB))
-        ffi_check(dll.SetPushConsumerLogLevel(client, _CLogLevel.WARN))
-        ffi_check(dll.SetPushConsumerNameServerAddress(client, begin.name_servers.encode()))
-        ffi_check(dll.SetPushConsumerInstanceName(client, begin.instance.encode()))
-        ffi_check(dll.SetPushConsumerMessageModel(client, MessageModel.CLUSTERING))
-        ffi_check(dll.SetPushConsumerThreadCount(client, begin.threads))
-        ffi_check(dll.SetPushConsumerMaxCacheMessageSize(client, begin.cached_max))
+        require(dll.SetPushConsumerLogLevel(client, NO_LOG), "log level")
+        require(dll.SetPushConsumerNameServerAddress(client, begin.name_servers.encode()), "name servers")
+        require(dll.SetPushConsumerInstanceName(client, begin.instance.encode()), "instance")
+        require(dll.SetPushConsumerMessageModel(client, MessageModel.CLUSTERING), "message model")
+        require(dll.SetPushConsumerThreadCount(client, begin.threads), "threads")
+        require(dll.SetPushConsumerMaxCacheMessageSize(client, begin.cached_max), "cached messages")
         if begin.access_key:
-            keys = (begin.access_key.encode(), begin.secret_key.encode(), b"dropgate")
-            ffi_check(dll.SetPushConsumerSessionCredentials(client, *keys))
-        ffi_check(dll.Subscribe(client, begin.topic.encode(), b"*"))
+            keys = (begin.access_key.encode(), begin.secret_key.encode(), SIGNING_CHANNEL)
+            require(dll.SetPushConsumerSessionCredentials(client, *keys), "credentials")
+        require(dll.Subscribe(client, begin.topic.encode(), b"*"), "subscription")
         callback = MSG_CALLBACK_FUNC(lambda _, message: self._hand_over(dll, message))
         self._kept.append(callback)
-        ffi_check(dll.RegisterMessageCallback(client, callback))
-        ffi_check(dll.StartPushConsumer(client))
+        require(dll.RegisterMessageCallback(client, callback), "callback")
+        require(dll.StartPushConsumer(client), "start")
 
     def _hand_over(self, dll: Any, handle: int) -> int:
         """On a thread of the client: until the parent has settled it. This process ends before that wait does."""
