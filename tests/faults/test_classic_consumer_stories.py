@@ -17,10 +17,10 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from service.adapters.rocketmq.classic.transport import ClassicTransport
 
 from service.adapters.rocketmq.classic.bounds import DEFAULT
 from service.adapters.rocketmq.classic.settings import ClassicSettings
+from service.adapters.rocketmq.classic.transport import ClassicTransport
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.domain.errors import BrokerRefused, BrokerUnavailable
@@ -389,7 +389,7 @@ async def test_a_child_without_its_library_says_so_and_is_gone(
     (tmp_path / "rocketmq").mkdir()
     (tmp_path / "rocketmq" / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(BrokerUnavailable, match="No module named 'rocketmq.ffi'"):
+    with pytest.raises(BrokerUnavailable, match="rocketmq\\.ffi"):
         await desk.consumer()
     assert "classic.worker" not in "".join(map(_command_line, descendants(os.getpid())))
 

@@ -20,9 +20,9 @@ from typing import Any
 from service.adapters.rocketmq.admin.operator import Operator
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.child import Child
+from service.adapters.rocketmq.classic.child_keeper import ChildKeeper
 from service.adapters.rocketmq.classic.frames import Message
 from service.adapters.rocketmq.classic.group import Group
-from service.adapters.rocketmq.classic.keeping import ChildKeeper
 from service.adapters.rocketmq.classic.lines import AsItComes, Held, Lines, OneOfAQueue
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.domain.errors import BrokerUnavailable
