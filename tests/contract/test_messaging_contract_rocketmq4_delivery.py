@@ -17,7 +17,7 @@ from tests.contract.messaging import DeliveryStories, FifoStories
 from tests.contract.messaging_stage import Stage, TransportFactory, TransportTraits, collect
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
-pytestmark = [pytest.mark.server, pytest.mark.rocketmq, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.timeout(240)]
 
 TRAITS = TransportTraits(
     patience_s=30.0,

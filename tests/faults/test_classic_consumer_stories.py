@@ -32,7 +32,7 @@ from tests.fixtures.rocketmq_messages import send
 from tests.fixtures.stage_tools import counted
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
-pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.rocketmq, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PATIENCE_S = 30.0
 STOPPED_WITHIN_S = 10.0

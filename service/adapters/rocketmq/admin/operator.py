@@ -42,12 +42,16 @@ class Operator:
         remedy = f"look whether it runs, and at {self._setting}"
         try:
             async with asyncio.timeout(self._within_s):
-                return await self.topics.not_as_wanted(topics)
+                return await self.not_as_wanted(topics)
         except TimeoutError:
             raise BrokerUnavailable(self._at, f"{behind} does not answer", remedy) from None
         except BrokerUnavailable as error:
             said = f"{error.what}: {error.why}"
             raise BrokerUnavailable(self._at, f"{behind} cannot be asked ({said})", remedy) from error
+
+    async def not_as_wanted(self, topics: Sequence[Topic]) -> Sequence[str]:
+        """One sentence each, with the remedy. A transport adds its own."""
+        return await self.topics.not_as_wanted(topics)
 
     async def backlog(self, topic: str, group: str) -> Backlog:
         return await self._backlog.look(topic, group)

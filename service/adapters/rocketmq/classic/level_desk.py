@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from service.adapters.rocketmq.classic.levels import DelayLevels
 from service.adapters.rocketmq.classic.settings import ClassicSettings
@@ -37,15 +38,19 @@ class LevelDesk:
             raise BrokerRefused(topic, _longer(levels, remaining_s))
         return level.number
 
-    async def not_offered(self, window_s: int) -> str | None:
-        """One sentence with the remedy where there is no level of exactly this length."""
-        levels = await self.levels()
+    async def not_offered(self, window_s: int) -> Sequence[str]:
+        """One sentence with the remedy where there is no level of exactly this length, or the brokers do not agree."""
+        try:
+            levels = await self._look()
+        except BrokerRefused as refused:
+            return [f"the delay levels of broker {refused.what} cannot be used: {refused.why}"]
         if any(level.seconds == window_s for level in levels.levels):
-            return None
-        return (
-            f"the brokers have no delay level of {window_s} s, only {levels.text}: add {name_of(window_s)} to "
-            f"{PROPERTY} in their configuration and restart them, or choose a payment window among them"
-        )
+            return []
+        name = name_of(window_s)
+        return [
+            f"the brokers have no delay level {name} for the payment window, only {levels.text}: add {name} to "
+            f"{PROPERTY} in each broker's configuration and restart it, or set DROPGATE_PAYMENT_WINDOW_S to one of them"
+        ]
 
     async def _look(self) -> DelayLevels:
         brokers = await self._cluster.brokers()

@@ -12,6 +12,9 @@ from service.adapters.rocketmq.questions import QuestionBounds
 class ClassicSettings(AdminSettings, QuestionBounds):
     """`name_servers` is where the client package itself learns its brokers from."""
 
+    payment_window_s: int | None = None
+    """A delay level of this length must be there. None: of any."""
+
     call_timeout_s: float = 3.0
     """A send, from the call to its receipt. The callers of a reservation wait 8 s in all."""
 

@@ -17,7 +17,7 @@ from service.adapters.rocketmq.classic.publisher import ClassicPublisher, TypeDe
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.own_process import require_process
 from service.domain.errors import BrokerUnavailable
-from service.ports.messaging import CheckBack, Consumer, Publisher, TopicType, TransactionalProducer
+from service.ports.messaging import CheckBack, Consumer, Publisher, Topic, TopicType, TransactionalProducer
 
 URL_SETTING = "DROPGATE_BROKER_URL"
 
@@ -93,6 +93,14 @@ class ClassicTransport(Operator):
             on_keeper=self._keep_with,
         )
 
+    async def not_as_wanted(self, topics: Sequence[Topic]) -> Sequence[str]:
+        """A delay is a level here, so the payment window has to be one (F23)."""
+        window_s = self._settings.payment_window_s
+        if window_s is None or not any(topic.type is TopicType.DELAY for topic in topics):
+            return await super().not_as_wanted(topics)
+        found = await asyncio.gather(super().not_as_wanted(topics), self._levels.not_offered(window_s))
+        return [sentence for sentences in found for sentence in sentences]
+
     async def away(self) -> Sequence[str]:
         """By the brokers' word that they know our client; where there is none yet, by any word of theirs."""
         where = f"the brokers behind the name server {self._settings.name_servers}"
@@ -105,10 +113,6 @@ class ClassicTransport(Operator):
         except (BrokerUnavailable, TimeoutError):
             found = []
         return [] if found else [f"{where} cannot be reached: {remedy}"]
-
-    async def window_not_offered(self, window_s: int) -> str | None:
-        """One sentence where no delay level is as long as this payment window, with the remedy."""
-        return await self._levels.not_offered(window_s)
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
