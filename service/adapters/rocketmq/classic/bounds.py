@@ -45,9 +45,6 @@ class ConsumerBounds:
     restart_pause_max_s: float = 5.0
     """Before another child: doubled for each in a row that lived for less than `deaf_after_s`."""
 
-    levels_for_s: float = 30.0
-    """How long a broker's list of delay levels is believed: it reads it at its start only."""
-
     def fifo_cached(self, queues: int) -> int:
         return max(1, self.fifo_threads_max // max(1, queues) - self.pull_max)
 

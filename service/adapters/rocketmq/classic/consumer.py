@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from service.adapters.rocketmq.admin.operator import Operator
 from service.adapters.rocketmq.classic.bounds import DEFAULT, ConsumerBounds
+from service.adapters.rocketmq.classic.level_desk import LevelDesk
 from service.adapters.rocketmq.classic.lines import Held
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.classic.subscription import Subscription
@@ -91,8 +92,10 @@ class ConsumerDesk:
 
     def __init__(self, settings: ClassicSettings, operator: Operator, bounds: ConsumerBounds = DEFAULT) -> None:
         self._settings, self._operator, self._bounds = settings, operator, bounds
+        self._levels = LevelDesk(operator.cluster, settings)
         self._subscriptions: dict[tuple[str, str], tuple[Subscription, set[ClassicConsumer]]] = {}
-        self._opening = asyncio.Lock()
+        self._opening: dict[tuple[str, str], asyncio.Lock] = {}
+        """As many as the code names."""
 
     async def open(
         self,
@@ -105,11 +108,17 @@ class ConsumerDesk:
     ) -> ClassicConsumer:
         """BrokerRefused: the topic or the group is missing, or others consume in it in another way. `on_keeper` gets
         the task that keeps the client alive: one that ends by itself is a fault."""
-        async with self._opening:
+        async with self._opening.setdefault((topic, group), asyncio.Lock()):
             subscription, consumers = self._subscriptions.get((topic, group), (None, set()))
             if subscription is None:
                 subscription = Subscription(
-                    self._settings, self._operator, self._bounds, topic=topic, group=group, fifo=fifo
+                    self._settings,
+                    self._operator,
+                    self._levels,
+                    self._bounds,
+                    topic=topic,
+                    group=group,
+                    fifo=fifo,
                 )
                 on_keeper(await subscription.open())
                 self._subscriptions[topic, group] = (subscription, consumers)

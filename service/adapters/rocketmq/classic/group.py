@@ -7,7 +7,6 @@ All of it is asked by the remoting client, of the brokers themselves.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,11 +14,9 @@ from enum import Enum, auto
 
 from service.adapters.rocketmq.admin.operator import Operator
 from service.adapters.rocketmq.admin.topics import MAKES
-from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.frames import Message
-from service.adapters.rocketmq.classic.levels import DelayLevels
+from service.adapters.rocketmq.classic.level_desk import LevelDesk
 from service.adapters.rocketmq.classic.settings import ClassicSettings
-from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.consumers import DEAD_LEVEL, BrokerConsumers, Membership, QueueState
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.adapters.rocketmq.remoting.routes import TopicPart
@@ -51,16 +48,14 @@ class Prepared:
 
 class Group:
     def __init__(
-        self, operator: Operator, settings: ClassicSettings, bounds: ConsumerBounds, *, topic: str, group: str
+        self, operator: Operator, levels: LevelDesk, settings: ClassicSettings, *, topic: str, group: str
     ) -> None:
         """Names without the namespace."""
         self._client, self._cluster, self._desk = operator.client, operator.cluster, operator.topics
-        self._bounds = bounds
+        self._levels = levels
         self._short_topic, self._short_group = topic, group
         self.topic, self.name = settings.full(topic), settings.full(group)
         self._parts: Sequence[TopicPart] = ()
-        self._levels: dict[str, tuple[float, DelayLevels]] = {}
-        """By broker, and until when they are believed."""
 
     # --- before it is consumed from -----------------------------------------------------------------------------------
 
@@ -168,7 +163,7 @@ class Group:
     async def send_back(self, message: Message, delay_s: float) -> None:
         """To come again after the shortest level that is not shorter, or after the longest there is."""
         broker = await self._holder(message)
-        levels = await self._levels_of(broker.address)
+        levels = await self._levels.levels()
         level = levels.not_shorter(delay_s) or levels.longest
         await broker.send_back(self.name, self.topic, message.offset, level.number)
 
@@ -189,17 +184,6 @@ class Group:
                 if found is not None and message.message_id in {found.physical_id, found.properties.get("UNIQ_KEY")}:
                     return broker
         raise BrokerUnavailable(self._short_group, f"no broker that answers has message {message.message_id}")
-
-    async def _levels_of(self, address: str) -> DelayLevels:
-        believed_until_s, levels = self._levels.get(address, (0.0, None))
-        if levels is None or time.monotonic() >= believed_until_s:
-            config = await BrokerAdmin(self._client, address).config()
-            try:
-                levels = DelayLevels.parse(config.get("messageDelayLevel", ""))
-            except ValueError as error:
-                raise BrokerRefused(address, str(error)) from error
-            self._levels[address] = (time.monotonic() + self._bounds.levels_for_s, levels)
-        return levels
 
     def _brokers(self) -> Sequence[BrokerConsumers]:
         addresses = sorted({part.address for part in self._parts})

@@ -23,6 +23,7 @@ from service.adapters.rocketmq.classic.child import Child
 from service.adapters.rocketmq.classic.child_keeper import ChildKeeper
 from service.adapters.rocketmq.classic.frames import Message
 from service.adapters.rocketmq.classic.group import Group
+from service.adapters.rocketmq.classic.level_desk import LevelDesk
 from service.adapters.rocketmq.classic.lines import AsItComes, Held, Lines, OneOfAQueue
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.domain.errors import BrokerUnavailable
@@ -38,6 +39,7 @@ class Subscription:
         self,
         settings: ClassicSettings,
         operator: Operator,
+        levels: LevelDesk,
         bounds: ConsumerBounds,
         *,
         topic: str,
@@ -46,7 +48,7 @@ class Subscription:
     ) -> None:
         self.topic, self._group_name, self._fifo = topic, group, fifo
         self._settings, self._bounds = settings, bounds
-        self.group = Group(operator, settings, bounds, topic=topic, group=group)
+        self.group = Group(operator, levels, settings, topic=topic, group=group)
         self._folder = Path(tempfile.mkdtemp(prefix="dropgate-rocketmq4-"))
         self._arrived: set[asyncio.Event] = set()
         self._lines: Lines = OneOfAQueue(bounds.reorder_s, self.wake) if fifo else AsItComes()
