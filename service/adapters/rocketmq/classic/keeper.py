@@ -78,7 +78,7 @@ class Client:
 
     async def close(self) -> None:
         """Bounded. A client with a call that does not return is not closed: that call would use what is gone. The
-        process ends all the same (library.leave_shortly)."""
+        process ends all the same (library.py)."""
         with suppress(TimeoutError, BrokerUnavailable):
             async with asyncio.timeout(self._settings.close_timeout_s):
                 await asyncio.gather(self._halves.until_idle(), self._sends.until_idle())

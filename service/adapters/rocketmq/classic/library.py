@@ -9,6 +9,7 @@ SettingRefused: package or library is missing, or the other client has its place
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from importlib import metadata
 from typing import Any
@@ -72,7 +73,6 @@ __all__ = [
     "SendResult",
     "configure",
     "dll",
-    "leave_shortly",
     "property_of",
     "require",
     "text",
@@ -86,19 +86,17 @@ SendResult = _CSendResult
 LocalTransaction = LOCAL_TRANSACTION_EXECUTE_CALLBACK
 CheckBackFunction = TRANSACTION_CHECK_CALLBACK
 
-_leaves_shortly = False
 
-
-def leave_shortly() -> None:
-    """From now on this process ends, once Python has, without the library's own ending: that one waits for ever where
-    a connection is still open (seen), as when a broker that is deaf was not taken leave of. Call it once a client runs:
-    what is said last is done first. Where the C library has no `on_exit`, the library's own ending it is."""
-    global _leaves_shortly  # noqa: PLW0603 - it is the process's
+def _leave_shortly() -> None:
+    """The process ends once Python has, without the library's own ending: that one waits for ever where a connection is
+    still open (seen), as when a broker that is deaf was not taken leave of. The C library runs first what it was told
+    last, so it is told at Python's end. Where it has no `on_exit`, the library's own ending it is."""
     libc = ctypes.CDLL(None)
-    if _leaves_shortly or not hasattr(libc, "on_exit"):
-        return
-    libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
-    _leaves_shortly = True
+    if hasattr(libc, "on_exit"):
+        libc.on_exit(ctypes.cast(libc._exit, ctypes.c_void_p), None)
+
+
+atexit.register(_leave_shortly)
 
 
 def text(value: bytes | None) -> str:

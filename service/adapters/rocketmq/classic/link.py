@@ -74,7 +74,6 @@ class Link:
         """NativeFailure: it did not start."""
         with _life:
             self._publisher = self._started(dll.CreateProducer(self._group("publisher")))
-        library.leave_shortly()
 
     def open_topic(self, topic: str) -> None:
         """Half messages may be sent there, and this process is asked about all of the topic's producer group. It is
