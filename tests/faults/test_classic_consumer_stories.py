@@ -346,6 +346,20 @@ async def test_a_broker_that_restarts_is_consumed_from_again_with_nobodys_help(d
     print(f"consumed again {time.monotonic() - ready_s:.1f} s after the broker was ready")
 
 
+async def test_a_broker_that_says_nothing_for_a_while_is_a_failure_and_then_goes_on(desk: Desk) -> None:
+    """F47: connections stay, and nothing comes through them. No child is replaced for it."""
+    consumer, child = await desk.consumer(), child_of_ours()
+    desk.broker.broker_process.send(signal.SIGSTOP)
+    try:
+        with pytest.raises(BrokerUnavailable):
+            await eventually(lambda: _heard_nothing(consumer), PATIENCE_S)
+    finally:
+        desk.broker.broker_process.send(signal.SIGCONT)
+    await desk.publish("after")
+    assert await received(consumer, RESUMED_WITHIN_S) == "after"
+    assert child_of_ours() == child
+
+
 async def _heard_nothing(consumer: Consumer) -> bool:
     return await consumer.receive(1, 0.2) != []
 

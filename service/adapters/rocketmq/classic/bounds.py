@@ -38,8 +38,12 @@ class ConsumerBounds:
     """How often each broker is asked whether it and the child hear each other."""
 
     deaf_after_s: float = 5.0
-    """A child that a broker that we can ask has not heard for so long is replaced. The package itself tells a broker
+    """A child that a broker that we can ask has not known for so long is replaced. The package itself tells a broker
     that has come back of its consumers after up to 30 s; with a probe and a start it is known again within 10 s."""
+
+    mute_after_s: float = 20.0
+    """One that a broker knows and has not heard for so long, too: a connection in a black hole, which the package never
+    gives up. Longer, as a machine that is too busy answers late, and a replacement makes it busier."""
 
     restart_pause_s: float = 0.2
     restart_pause_max_s: float = 5.0

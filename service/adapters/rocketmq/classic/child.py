@@ -12,7 +12,8 @@ import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 from service.adapters.rocketmq.classic import frames
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
@@ -20,7 +21,6 @@ from service.adapters.rocketmq.classic.frames import Begin, Begun, BrokenFrame, 
 from service.domain.errors import BrokerUnavailable
 
 WORKER = "service.adapters.rocketmq.classic.worker"
-SAID = "child.log"
 SAID_BYTES = 400
 """Of the end of what it said: a line of a traceback, or what the package printed."""
 REAPED_WITHIN_S = 5.0
@@ -32,7 +32,12 @@ class Child:
     """Made by `start`. `ended` says why it is of no use any more, and never changes."""
 
     def __init__(
-        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, instance: str, said: Path
+        self,
+        process: Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        instance: str,
+        said: BinaryIO,
     ) -> None:
         self._process = process
         self._reader, self._writer = reader, writer
@@ -52,11 +57,10 @@ class Child:
         bounds: ConsumerBounds,
         on_message: Callable[[Child, Message], None],
         *,
-        folder: Path,
         within_s: float,
     ) -> Child:
-        """`folder` is its home. BrokerUnavailable: its client has not started, and it is gone."""
-        child = await cls._spawn(begin.instance, folder)
+        """BrokerUnavailable: its client has not started, and it is gone."""
+        child = await cls._spawn(begin.instance)
         child._tasks = [
             asyncio.create_task(child._listen(on_message), name=f"rocketmq4: child of {begin.group}"),
             asyncio.create_task(child._keep_pinging(bounds), name=f"rocketmq4: pings to the child of {begin.group}"),
@@ -74,26 +78,26 @@ class Child:
         return child
 
     @classmethod
-    async def _spawn(cls, instance: str, folder: Path) -> Child:
-        """The package would write a log into its HOME. Linux ends it with the *thread* that starts it: the loop's."""
+    async def _spawn(cls, instance: str) -> Child:
+        """What it says goes to a file without a name. Linux ends it with the *thread* that starts it: the loop's."""
+        said = TemporaryFile()  # noqa: SIM115 - it is read when the child has ended
         ours, theirs = socket.socketpair()
         try:
-            with (folder / SAID).open("wb") as said:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(os.getpid())),
-                    stdin=DEVNULL,
-                    stdout=said,
-                    stderr=said,
-                    pass_fds=(theirs.fileno(),),
-                    env={**os.environ, "HOME": str(folder)},
-                )
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", WORKER, str(theirs.fileno()), str(os.getpid())),
+                stdin=DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=(theirs.fileno(),),
+            )
             reader, writer = await asyncio.open_connection(sock=ours, limit=READ_BUFFER)
         except BaseException:
             ours.close()
+            said.close()
             raise
         finally:
             theirs.close()
-        return cls(process, reader, writer, instance, folder / SAID)
+        return cls(process, reader, writer, instance, said)
 
     @property
     def pid(self) -> int:
@@ -121,6 +125,7 @@ class Child:
         with suppress(TimeoutError):
             async with asyncio.timeout(REAPED_WITHIN_S):
                 await self._process.wait()
+        self._said.close()
 
     def _send(self, frame: ToChild) -> None:
         """Never waits: its socket takes what it has to be told of all the messages that it holds."""
@@ -154,9 +159,13 @@ class Child:
         self._end(f"it ended by itself ({self._process.returncode}) {_last_line(self._said)}".rstrip())
 
     async def _keep_pinging(self, bounds: ConsumerBounds) -> None:
+        """A loop that was late itself has not read what the child said meanwhile: that is no silence."""
         while (silent_s := self._now_s() - self._heard_s) < bounds.silent_after_s or not self._begun.done():
             self._send(Ping())
+            asked_s = self._now_s()
             await asyncio.sleep(bounds.ping_every_s)
+            if self._now_s() - asked_s > 2 * bounds.ping_every_s:
+                self._heard_s = self._now_s()
         self._end(f"it gave no sign of life for {silent_s:.1f} s")
 
     def _end(self, why: str) -> None:
@@ -170,7 +179,6 @@ class Child:
         return asyncio.get_running_loop().time()
 
 
-def _last_line(path: Path) -> str:
-    with path.open("rb") as said:
-        said.seek(max(0, path.stat().st_size - SAID_BYTES))
-        return said.read().decode(errors="replace").strip().rpartition("\n")[2]
+def _last_line(said: BinaryIO) -> str:
+    said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES))
+    return said.read().decode(errors="replace").strip().rpartition("\n")[2]

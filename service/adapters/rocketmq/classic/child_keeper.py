@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.child import Child
@@ -31,12 +30,11 @@ class ChildKeeper:
         bounds: ConsumerBounds,
         *,
         fifo: bool,
-        folder: Path,
         on_message: Callable[[Child, Message], None],
         on_lost: Callable[[], None],
     ) -> None:
         """`on_lost`: the child is gone, and all that it held comes again."""
-        self._group, self._settings, self._bounds, self._fifo, self._folder = group, settings, bounds, fifo, folder
+        self._group, self._settings, self._bounds, self._fifo = group, settings, bounds, fifo
         self._name = f"consumer {group.name}"
         self._on_message, self._on_lost = on_message, on_lost
         self._alive_s = 0.0
@@ -83,18 +81,19 @@ class ChildKeeper:
 
     async def _useless(self, child: Child) -> str:
         """Why it is of no use any more."""
-        heard_s = self._now_s()
+        known_s = heard_s = self._now_s()
         while True:
             done, _ = await asyncio.wait({child.ended}, timeout=self._bounds.probe_every_s)
             if done:
                 return child.ended.result()
-            ears = await self._group.ears(child.client)
-            if Ear.HEARS in ears:
-                self._alive_s = self._now_s()
-            if Ear.DEAF not in ears:
-                heard_s = self._now_s()
-            elif self._now_s() - heard_s >= self._bounds.deaf_after_s:
-                return f"it and a broker have not heard each other for {self._now_s() - heard_s:.1f} s"
+            ears, now_s = await self._group.ears(child.client), self._now_s()
+            self._alive_s = now_s if Ear.HEARS in ears else self._alive_s
+            known_s = now_s if Ear.UNKNOWN not in ears else known_s
+            heard_s = now_s if Ear.MUTE not in ears else heard_s
+            if now_s - known_s >= self._bounds.deaf_after_s:
+                return f"a broker has not known it for {now_s - known_s:.1f} s"
+            if now_s - heard_s >= self._bounds.mute_after_s:
+                return f"it has not answered a broker for {now_s - heard_s:.1f} s"
 
     async def _started_at_last(self, failures: int) -> Child:
         """However long that takes; each reason is said once. BrokerRefused is none to give up: a broker that comes back
@@ -114,7 +113,7 @@ class ChildKeeper:
         """One that the brokers know."""
         self.prepared = await self._group.prepare()
         within_s = self._settings.start_timeout_s
-        child = await Child.start(self._begin(), self._bounds, self._on_message, folder=self._folder, within_s=within_s)
+        child = await Child.start(self._begin(), self._bounds, self._on_message, within_s=within_s)
         try:
             await self._listed(child, within_s)
             await self._group.refuse_others()
@@ -128,7 +127,7 @@ class ChildKeeper:
         """By one broker at least: another may be away for good."""
         try:
             async with asyncio.timeout(within_s):
-                while Ear.DEAF in (ears := await self._group.ears(child.client)) or Ear.HEARS not in ears:
+                while Ear.HEARS not in (ears := await self._group.ears(child.client)) or Ear.UNKNOWN in ears:
                     if child.ended.done():
                         raise BrokerUnavailable(self._group.name, child.ended.result())
                     await asyncio.sleep(LISTED_EVERY_S)

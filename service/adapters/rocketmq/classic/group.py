@@ -35,7 +35,10 @@ class Ear(Enum):
     """Whether a broker and a consumer hear each other."""
 
     HEARS = auto()
-    DEAF = auto()
+    UNKNOWN = auto()
+    """The broker has no consumer of this name."""
+    MUTE = auto()
+    """It has, and got no answer from it."""
     AWAY = auto()
     """The broker cannot be asked."""
 
@@ -135,11 +138,11 @@ class Group:
         except BrokerUnavailable:
             return Ear.AWAY
         if client_id is None:
-            return Ear.DEAF
+            return Ear.UNKNOWN
         try:
             await broker.states(self.name, client_id)
         except BrokerUnavailable:
-            return Ear.DEAF
+            return Ear.MUTE
         return Ear.HEARS
 
     async def _client_id(self, broker: BrokerConsumers, whose: str) -> str | None:

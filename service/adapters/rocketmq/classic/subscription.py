@@ -10,11 +10,8 @@ A child's message that is not done is one that its group has not consumed: it co
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from service.adapters.rocketmq.admin.operator import Operator
@@ -49,7 +46,6 @@ class Subscription:
         self.topic, self._group_name, self._fifo = topic, group, fifo
         self._settings, self._bounds = settings, bounds
         self.group = Group(operator, levels, settings, topic=topic, group=group)
-        self._folder = Path(tempfile.mkdtemp(prefix="dropgate-rocketmq4-"))
         self._arrived: set[asyncio.Event] = set()
         self._lines: Lines = OneOfAQueue(bounds.reorder_s, self.wake) if fifo else AsItComes()
         self._out: set[Held] = set()
@@ -60,7 +56,6 @@ class Subscription:
             settings,
             bounds,
             fifo=fifo,
-            folder=self._folder,
             on_message=self._message_came,
             on_lost=self._drop_all,
         )
@@ -69,11 +64,7 @@ class Subscription:
 
     async def open(self) -> asyncio.Task[None]:
         """The task that keeps it alive. BrokerUnavailable or BrokerRefused: nothing is left of it."""
-        try:
-            return await self._keeper.open()
-        except BaseException:
-            self._remove_folder()
-            raise
+        return await self._keeper.open()
 
     async def close(self) -> None:
         """What is held comes again after its invisible time, what was not handed out at once; and what is done stays
@@ -88,7 +79,6 @@ class Subscription:
         self._drop_all()
         for task in tuple(self._under_way):
             task.cancel()
-        self._remove_folder()
 
     def require_alive(self) -> None:
         self._keeper.require_alive()
@@ -224,9 +214,6 @@ class Subscription:
         task = asyncio.create_task(work)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-
-    def _remove_folder(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import queue
+import resource
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ from service.adapters.rocketmq.classic.frames import Begin, Begun, Failed, Messa
 
 PR_SET_PDEATHSIG = 1
 CONSUME_SUCCESS = 0
+SAID_BYTES_MAX = 64 * 1024
+"""Of what this process may write into a file: a traceback, and whatever the package prints."""
 SIGNING_CHANNEL = b"ALIYUN"
 """Without one the package signs nothing at all."""
 
@@ -140,6 +143,7 @@ def main(descriptor: int, parent: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _end_with(parent)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SAID_BYTES_MAX, SAID_BYTES_MAX))
     try:
         Worker(socket.socket(fileno=descriptor)).run()
     except Exception:  # noqa: BLE001 - the parent reads the end of what is said here
