@@ -307,23 +307,36 @@ class Sender:
     async def stopped(self) -> int:
         assert self._process is not None
         self._process.terminate()
-        try:
-            async with asyncio.timeout(STOPPED_WITHIN_S):
-                return await self._process.wait()
-        finally:
-            if self._process.returncode is None:
-                self._process.kill()
+        async with asyncio.timeout(STOPPED_WITHIN_S):
+            return await self._process.wait()
+
+    async def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+
+@pytest.fixture
+async def sender(tmp_path: Path) -> AsyncIterator[Callable[[Desk], Sender]]:
+    """Makes them; those that still run are killed at the end."""
+    made: list[Sender] = []
+
+    def make(desk: Desk) -> Sender:
+        made.append(Sender(desk, tmp_path / f"sender-{len(made)}.log"))
+        return made[-1]
+
+    yield make
+    await asyncio.gather(*(it.kill() for it in made))
 
 
 async def test_fifty_stops_under_load_end_with_0_and_leave_nobody_in_doubt(
-    make_desk: Callable[..., Any], tmp_path: Path
+    make_desk: Callable[..., Any], sender: Callable[[Desk], Sender]
 ) -> None:
     """F48, F50."""
     desk, sold = await make_desk(), set[str]()
     slowest_s = 0.0
-    for first in range(0, STOPS, SIDE_BY_SIDE):
-        logs = [tmp_path / f"sender-{first + n}.log" for n in range(SIDE_BY_SIDE)]
-        some = await asyncio.gather(*(Sender(desk, log).start() for log in logs))
+    for _ in range(STOPS // SIDE_BY_SIDE):
+        some = await asyncio.gather(*(sender(desk).start() for _ in range(SIDE_BY_SIDE)))
         began_s = time.monotonic()
         assert await asyncio.gather(*(it.stopped() for it in some)) == [0] * SIDE_BY_SIDE
         slowest_s = max(slowest_s, time.monotonic() - began_s)
@@ -337,14 +350,14 @@ async def test_fifty_stops_under_load_end_with_0_and_leave_nobody_in_doubt(
 
 
 async def test_a_stop_while_the_broker_is_deaf_is_a_stop_in_time(
-    broker: RocketMQ, make_desk: Callable[..., Any], tmp_path: Path
+    broker: RocketMQ, make_desk: Callable[..., Any], sender: Callable[[Desk], Sender]
 ) -> None:
     """The library itself would wait for ever for its last connection."""
     desk = await make_desk()
-    sender = await Sender(desk, tmp_path / "sender.log").start()
+    it = await sender(desk).start()
     broker.broker_process.send(signal.SIGSTOP)
     try:
-        assert await sender.stopped() == 0
+        assert await it.stopped() == 0
     finally:
         broker.broker_process.send(signal.SIGCONT)
 
