@@ -102,4 +102,11 @@ class TestRocketMQ4Topics(_RocketMQ4, TopicStories):
         await eventually(lambda: is_backlog(Backlog(halves=0, undelivered=0)), stage.traits.patience_s)
 
 
-class TestRocketMQ4Killed(_RocketMQ4, KillStories): ...
+class TestRocketMQ4Killed(_RocketMQ4, KillStories):
+    async def test_killed_before_it_settled_the_message_comes_again(self, stage: Stage) -> None:
+        """F58. As its first attempt: this protocol counts what was sent back, and a dead process sends nothing."""
+        await stage.publish(stage.normal, "held")
+        assert await stage.run_victim("before_settle", stage.normal, "") == "held 1\n"
+        consumer = await stage.consumer(stage.normal)
+        (again,) = await collect(consumer, 1, stage.traits.patience_s)
+        assert (again.key, again.attempt) == ("held", 1)

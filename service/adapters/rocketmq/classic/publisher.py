@@ -58,10 +58,10 @@ class ClassicPublisher:
 
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """In order within a FIFO group; different groups side by side. Raises once nothing is under way any more."""
+        client = await self._open()
         for message in messages:
             require_sendable(message)
             await self._types.require(message.topic, type_of(message, half=False))
-        client = await self._open()
         ends = await asyncio.gather(*(self._send_all(client, lane) for lane in lanes(messages)), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
