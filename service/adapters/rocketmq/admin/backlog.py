@@ -35,11 +35,11 @@ class BacklogDesk:
         broker counts it as given."""
         topic, group = self._settings.full(topic), self._settings.full(group)
         lags = [self._cluster.lag(group, topic)]
-        lags += [self._lag_of_retries(group, f"%RETRY%{group}{joint}{topic}") for joint in ("_", "+")]
+        lags += [self._lag_of_retries(group, f"%RETRY%{group}{end}") for end in ("", f"_{topic}", f"+{topic}")]
         return sum(await asyncio.gather(*lags))
 
     async def _lag_of_retries(self, group: str, retry_topic: str) -> int:
-        """The broker makes the topic with the first retry; its name's form depends on the release."""
+        """The broker makes the topic with the first retry; its name's form depends on the protocol and the release."""
         try:
             return await self._cluster.lag(group, retry_topic)
         except BrokerRefused:

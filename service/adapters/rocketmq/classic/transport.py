@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from service.adapters.rocketmq.admin.operator import Operator
 from service.adapters.rocketmq.classic.checks import CheckDesk
@@ -17,9 +18,13 @@ from service.adapters.rocketmq.classic.publisher import ClassicPublisher, TypeDe
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.own_process import require_process
 from service.domain.errors import BrokerUnavailable
-from service.ports.messaging import CheckBack, Consumer, Publisher, Topic, TopicType, TransactionalProducer
+from service.ports.messaging import Backlog, CheckBack, Consumer, Publisher, Topic, TopicType, TransactionalProducer
 
 URL_SETTING = "DROPGATE_BROKER_URL"
+PUT_OFF_S = 1.0
+"""Messages of a sale that waits for its authority are put off for so long."""
+LEVEL_LATE_S = 2.0
+"""A broker looks at each of its levels every 0.1 s, a busy one later."""
 
 
 class ClassicTransport(Operator):
@@ -100,6 +105,12 @@ class ClassicTransport(Operator):
             return await super().not_as_wanted(topics)
         found = await asyncio.gather(super().not_as_wanted(topics), self._levels.not_offered(window_s))
         return [sentence for sentences in found for sentence in sentences]
+
+    async def backlog(self, topic: str, group: str) -> Backlog:
+        """What is put off waits among the broker's delayed messages, and is counted nowhere until its level is over."""
+        found, levels = await asyncio.gather(super().backlog(topic, group), self._levels.levels())
+        level = levels.not_shorter(PUT_OFF_S) or levels.longest
+        return replace(found, blind_s=level.seconds + LEVEL_LATE_S)
 
     async def away(self) -> Sequence[str]:
         """By the brokers' word that they know our client; where there is none yet, by any word of theirs."""
