@@ -36,6 +36,9 @@ demo: $(VENV)/.runtime ## run the demonstration: a sale of 1,000 units, 20,000 b
 # what fails alone too fails the whole.
 JOBS ?= 3
 TESTS := $(BIN)/python -m pytest
+# RocketMQ's two clients exclude each other, so the native one has an environment of its own, with a lock of its own.
+NATIVE := $(VENV)-rocketmq4
+DEV_LOCK ?= dev
 
 .PHONY: test
 test: lint types layers server-needs ## all checks and all tests, on real servers, which it installs first
@@ -55,6 +58,15 @@ tests: $(VENV)/.dev
 .PHONY: test-rocketmq
 test-rocketmq: server-needs ## only those that start a real RocketMQ broker (a JVM, 0.6 GB)
 	@$(call beside,rocketmq,2)
+
+.PHONY: test-rocketmq4
+test-rocketmq4: ## the tests of the classic protocol and its native client, in an environment of their own
+	@$(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-tests
+
+.PHONY: native-tests
+native-tests: $(VENV)/.dev
+	@$(BIN)/python -m tests.servers install --only rocketmq librocketmq
+	@$(TESTS) -m rocketmq4 $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev
@@ -118,6 +130,7 @@ COMPILE = $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(LOCK_VENV)/
 lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (LOCK_ARGS=--upgrade: the newest)
 	@echo "==> lock"
 	@$(COMPILE) pyproject.toml --extra mysql --extra rocketmq5 --group dev -o $(LOCKS)/dev.lock
+	@$(COMPILE) pyproject.toml --extra mysql --extra rocketmq4 --group dev -c $(LOCKS)/dev.lock -o $(LOCKS)/rocketmq4.lock
 	@$(COMPILE) pyproject.toml -c $(LOCKS)/dev.lock -o $(LOCKS)/base.lock
 	@$(COMPILE) --group pyproject.toml:build -c $(LOCKS)/dev.lock -o $(LOCKS)/build.lock
 	@! grep -nE '://|file:| @ |^-e|^[./]' $(LOCKS)/*.lock || { echo "A lock file has an address or a path in it." >&2; exit 1; }
@@ -125,7 +138,7 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (
 
 .PHONY: clean
 clean: ## remove the environments, what was built or fetched and all caches; keeps .dropgate, the data
-	@rm -rf $(VENV) $(LOCK_VENV) .servers build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	@rm -rf $(VENV) $(NATIVE) $(LOCK_VENV) .servers build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- the environment: one, with a stamp for what is in it -------------------------------------------------------------
@@ -140,10 +153,10 @@ $(VENV)/.runtime: $(LOCKS)/base.lock $(LOCKS)/build.lock pyproject.toml
 	@$(INSTALL_PROJECT)
 	@touch $@
 
-$(VENV)/.dev: $(LOCKS)/dev.lock pyproject.toml
+$(VENV)/.dev: $(LOCKS)/$(DEV_LOCK).lock pyproject.toml
 	@$(MAKE) $(BIN)/.usable
 	@echo "==> installing Dropgate and the tools to work on it into $(VENV) (once, about a minute)"
-	@$(PIP) install --require-hashes -r $(LOCKS)/dev.lock
+	@$(PIP) install --require-hashes -r $(LOCKS)/$(DEV_LOCK).lock
 	@$(INSTALL_PROJECT)
 	@touch $@ $(VENV)/.runtime
 

@@ -39,10 +39,11 @@ class Settings(BaseSettings):
     database_url: str = "embedded"
     """`embedded` (SQLite in `home`), sqlite+aiosqlite:///PATH, or mysql+aiomysql://user:password@host:port/name."""
     broker_url: str = "embedded"
-    """`embedded` (in `home`), embedded:PATH, or rocketmq5://host:port of a RocketMQ 5 proxy's gRPC side; several for
-    one cluster with `;` between."""
+    """`embedded` (in `home`), embedded:PATH, rocketmq5://host:port of a RocketMQ 5 proxy's gRPC side, or
+    rocketmq4://host:port of a name server, for the classic protocol; several of one cluster with `;` between."""
     rocketmq_nameserver: str | None = None
-    """host:port;host:port. Topics, groups, backlog and discarded half messages are asked of the brokers behind it."""
+    """host:port;host:port. Topics, groups, backlog and discarded half messages are asked of the brokers behind it. With
+    rocketmq4 the broker_url names it."""
     rocketmq_access_key: str | None = None
     """For clusters with access control (ACL); the same for the proxy, the name servers and the brokers."""
     rocketmq_secret_key: SecretStr | None = None
@@ -50,9 +51,9 @@ class Settings(BaseSettings):
     rocketmq_namespace: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_-]+$")
     """Put before all names of topics and groups, as `namespace%name`."""
     rocketmq_tls: bool = False
-    """TLS to the proxy."""
+    """TLS to the proxy. rocketmq4 has none."""
     rocketmq_admin_tls: bool = False
-    """TLS to name servers and brokers."""
+    """TLS to name servers and brokers. rocketmq4 has none."""
     rocketmq_tls_ca: Path | None = None
     """A file of certificates to trust for both; unset: those that this machine trusts."""
     rocketmq_timeout_s: float = Field(default=3.0, ge=1, le=30)

@@ -163,8 +163,10 @@ def open_transport(settings: Settings, clock: Clock) -> Transport:
             return _embedded_transport(settings, clock, rest)
         case "rocketmq5":
             return _rocketmq5_transport(settings, rest.removeprefix("//").rstrip("/"))
+        case "rocketmq4":
+            return _rocketmq4_transport(settings, rest.removeprefix("//").rstrip("/"))
         case _:
-            known = "embedded, embedded:PATH or rocketmq5://host:port"
+            known = "embedded, embedded:PATH, rocketmq5://host:port or rocketmq4://host:port"
             raise SettingRefused("broker_url", f"no transport {scheme!r} in this release: {known}")
 
 
@@ -205,3 +207,28 @@ def _rocketmq5_transport(settings: Settings, proxy: str) -> Transport:
     except ValueError as error:
         raise SettingRefused("broker_url", str(error)) from error
     return GrpcTransport(grpc)
+
+
+def _rocketmq4_transport(settings: Settings, name_servers: str) -> Transport:
+    """As above. Its URL names the name servers."""
+    from service.adapters.rocketmq.classic.settings import ClassicSettings
+    from service.adapters.rocketmq.classic.transport import ClassicTransport
+
+    for name in ("rocketmq_tls", "rocketmq_admin_tls"):
+        if getattr(settings, name):
+            raise SettingRefused(name, "the native client speaks no TLS: unset it, or use rocketmq5, which does")
+    secret = settings.rocketmq_secret_key
+    try:
+        classic = ClassicSettings(
+            name_servers=name_servers,
+            prefix=settings.topic_prefix,
+            order_topic=Topics.named(settings.topic_prefix).order.name,
+            access_key=settings.rocketmq_access_key or "",
+            secret_key=secret.get_secret_value() if secret else "",
+            namespace=settings.rocketmq_namespace or "",
+            call_timeout_s=settings.rocketmq_timeout_s,
+            payment_window_s=settings.payment_window_s,
+        )
+    except ValueError as error:
+        raise SettingRefused("broker_url", str(error)) from error
+    return ClassicTransport(classic)

@@ -35,6 +35,11 @@ REPLAYS = Counter("dropgate_replays_total", "Replays that acted, by source; a dr
 REPLAY_ITEMS = Counter(
     "dropgate_replay_items_total", "Items that a replay acted on, by what became of them", ["source", "outcome"]
 )
+CONSUMERS_REPLACED = Counter(
+    "dropgate_rocketmq4_consumers_replaced_total",
+    "Native consumers that died, fell silent or were unknown to a broker. Alarm if it grows for minutes",
+    ["group"],
+)
 MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer group, by outcome", ["group", "outcome"])
 ENDED = Counter("dropgate_ended_total", "Reservations ended, by reason", ["sale", "reason"])
 PAYMENTS = Counter("dropgate_payments_total", "Stored payments by what became of them", ["outcome"])

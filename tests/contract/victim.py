@@ -31,6 +31,11 @@ def open_transport(spec: str) -> Transport:
             from service.adapters.rocketmq.grpc.transport import GrpcTransport
 
             return GrpcTransport(GrpcSettings(**settings))
+        case {"transport": "rocketmq4", "settings": settings}:
+            from service.adapters.rocketmq.classic.settings import ClassicSettings
+            from service.adapters.rocketmq.classic.transport import ClassicTransport
+
+            return ClassicTransport(ClassicSettings(**settings))
         case _:
             raise ValueError(spec)
 

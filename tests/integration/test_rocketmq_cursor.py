@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from service.adapters.rocketmq.grpc.cursor import TopicCursor
+from service.adapters.rocketmq.admin.cursor import TopicCursor
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.cluster import Cluster

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.servers import librocketmq
 from tests.servers.process import ServerFailed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,8 @@ PACKAGES = {
 """A program, and the Debian package that brings it."""
 NEEDS = {"redis": ("redis-server",), "mariadb": ("mariadbd", "mariadb-install-db"), "rocketmq": ("java", "mvn")}
 """A server, and the programs that it takes."""
+LIBROCKETMQ = "librocketmq"
+"""No server: what a client needs."""
 
 
 def program(name: str) -> str:
@@ -57,6 +60,8 @@ def install(servers: Sequence[str] = tuple(NEEDS)) -> None:
         _install_packages(servers)
         if "rocketmq" in servers and not _jars_folder().is_dir():
             _install_jars()
+        if LIBROCKETMQ in servers:
+            librocketmq.install(CACHE, _run)
 
 
 def _which(name: str) -> str | None:
@@ -97,7 +102,7 @@ def _size(packages: Sequence[str]) -> str:
 def _missing(servers: Sequence[str]) -> Mapping[str, str]:
     """Maven only brings the jars."""
     have_jars = _jars_folder().is_dir()
-    wanted = [name for server in servers for name in NEEDS[server] if name != "mvn" or not have_jars]
+    wanted = [name for server in servers for name in NEEDS.get(server, ()) if name != "mvn" or not have_jars]
     return {name: PACKAGES[name] for name in wanted if _which(name) is None}
 
 

@@ -16,9 +16,10 @@ import pytest
 
 from service.adapters.rocketmq.grpc import sdk, wire
 from service.adapters.rocketmq.grpc.link import Link
-from service.adapters.rocketmq.grpc.producer import _lanes, _pick
+from service.adapters.rocketmq.grpc.producer import _pick
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.transport import GrpcTransport
+from service.adapters.rocketmq.outgoing import lanes
 from service.adapters.system_clock import SystemClock
 from service.bootstrap.adapters import open_transport
 from service.domain.errors import BrokerRefused, BrokerUnavailable, SettingRefused
@@ -305,5 +306,5 @@ def test_messages_of_one_fifo_group_share_a_lane_in_their_order() -> None:
         OutgoingMessage(topic=topic, key=str(number), body=b"b", fifo_group=group)
         for number, (topic, group) in enumerate(wanted)
     ]
-    lanes = [[message.key for message in lane] for lane in _lanes(messages)]
-    assert lanes == [["0", "2"], ["1"], ["3"], ["4"], ["5"]]
+    found = [[message.key for message in lane] for lane in lanes(messages)]
+    assert found == [["0", "2"], ["1"], ["3"], ["4"], ["5"]]

@@ -1,6 +1,6 @@
 """The transport `rocketmq5`: RocketMQ 5 through the gRPC of its proxy, on rocketmq-python-client.
 
-transport   the port: producers, publisher, consumers, topics, backlog, what was put aside
+transport   the port: producers, publisher, consumers; the rest is the operator's (admin/)
 producer    half message, the local transaction, its end; and plain publishing
 checks      check-backs: off the client's stream at once, answered on our event loop, each with a deadline
 consumer    one long poll at a time; what it brings is handed out as it is asked for
@@ -9,11 +9,6 @@ link        one of the package's clients, and calls through it that can be await
 hooks       those clients, made from our settings, and what they tell us
 threads     what blocks, off the event loop
 wire        requests and answers of the protocol
-topics      topics and groups: made and compared
-backlog     how much is in doubt and how much is undelivered
-discarded   half messages that the broker asks about no more: listed, resumed
-dead_letters  what a group gave up, or our code refused for good
-cursor      how far either is dealt with
 sdk         the package itself, imported in one place
 settings    every bound, with its reason
 

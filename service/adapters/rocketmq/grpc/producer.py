@@ -15,6 +15,7 @@ from service.adapters.rocketmq.grpc.sdk import RpcEndpoints
 from service.adapters.rocketmq.grpc.session import Session
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.wire import Half
+from service.adapters.rocketmq.outgoing import lanes, type_of
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import Decide, OutgoingMessage, TopicType
@@ -47,7 +48,7 @@ class GrpcProducer:
 
     async def close(self) -> None:
         """Transactions under way end, within a bound; what is cut off there is asked about later."""
-        await asyncio.gather(self._until_idle(), self.desk.close())
+        await asyncio.gather(self._until_idle(), self.desk.questions.close())
 
     async def _until_idle(self) -> None:
         with suppress(TimeoutError):
@@ -81,25 +82,17 @@ class GrpcPublisher:
                 for message in lane:
                     await send(session, self._settings, message, half=False)
 
-        ends = await asyncio.gather(*map(one_after_the_other, _lanes(messages)), return_exceptions=True)
+        ends = await asyncio.gather(*map(one_after_the_other, lanes(messages)), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
-
-
-def _lanes(messages: Sequence[OutgoingMessage]) -> Sequence[Sequence[OutgoingMessage]]:
-    lanes: dict[tuple[str, str | int], list[OutgoingMessage]] = {}
-    for number, message in enumerate(messages):
-        lane = number if message.fifo_group is None else message.fifo_group
-        lanes.setdefault((message.topic, lane), []).append(message)
-    return list(lanes.values())
 
 
 async def send(
     session: Session, settings: GrpcSettings, message: OutgoingMessage, *, half: bool
 ) -> tuple[RpcEndpoints, Any]:
     """Who took it, and the receipt. All attempts together have the time of one call, and the same message id."""
-    type_ = wire.type_of(message, half=half)
+    type_ = type_of(message, half=half)
     request = wire.send(message, type_, settings.full(message.topic))
     try:
         async with asyncio.timeout(settings.call_timeout_s):

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from service.adapters.rocketmq.grpc.link import Link
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.domain.errors import BrokerUnavailable, CannotStart
+from service.adapters.rocketmq.own_process import require_process
+from service.domain.errors import BrokerUnavailable
 from service.observability.actions import Action
 from service.observability.log import log, warn
 
@@ -45,7 +46,7 @@ class Session:
     def link(self) -> Link:
         """BrokerUnavailable: there was no sign of life lately. A proxy that comes back must not be asked by such a
         link: it keeps for 20 s that a topic has no route (`require_broker`)."""
-        require_process(self._pid)
+        require_process("rocketmq5", self._pid)
         if self._link is None:
             raise BrokerUnavailable(self._settings.proxy, "not connected")
         self.require_alive()
@@ -171,12 +172,3 @@ class Session:
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-def require_process(pid: int | None) -> None:
-    """CannotStart: not the process in which it was started. Threads and connections do not survive a fork: every call
-    would wait for its deadline in vain (F49)."""
-    if pid != os.getpid():
-        raise CannotStart(
-            "rocketmq5", f"started in process {pid} and used in process {os.getpid()}: start it after the fork"
-        )

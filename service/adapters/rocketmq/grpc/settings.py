@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-NAMESPACE_END = "%"
+from service.adapters.rocketmq.admin.settings import AdminSettings
+from service.adapters.rocketmq.questions import QuestionBounds
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrpcSettings:
+class GrpcSettings(AdminSettings, QuestionBounds):
     proxy: str
     """host:port of the proxy's gRPC side; several, for the same cluster, with `;` between."""
 
-    name_servers: str
-    """host:port;host:port: topics, groups, lag and discarded half messages are asked of the brokers themselves."""
-
-    prefix: str = "dropgate"
-    """Of our topics: the discarded half messages of all of a cluster lie in one topic, and others' are not ours."""
-    order_topic: str | None = None
-    """The one that takes half messages. None: every topic with the prefix may."""
-
-    access_key: str = ""
-    secret_key: str = field(default="", repr=False)
-    namespace: str = ""
     tls: bool = False
     """To the proxy."""
-
-    admin_tls: bool = False
-    """To name servers and brokers."""
-
-    tls_ca: Path | None = None
-    """Who signed their certificates. None: whom this machine trusts."""
 
     start_timeout_s: float = 8.0
     """A client that is not connected, known and registered by then is abandoned: the package itself would wait for
@@ -63,20 +46,6 @@ class GrpcSettings:
     reconnect_every_s: float = 1.0
     """Between two attempts to replace a client."""
 
-    check_deadline_s: float = 5.0
-    """A check-back without an answer by then is UNKNOWN: the broker asks again. The proxy remembers a question for
-    30 s; an answer that comes later is void."""
-
-    check_age_max_s: float = 20.0
-    """A question that has waited this long for its turn is not asked any more: it would be answered in vain."""
-
-    checks_in_flight_max: int = 32
-    """Questions open at once: enough that a few slow ones do not hold up the others, few enough that the stores behind
-    the answers are not flooded after an outage."""
-
-    checks_waiting_max: int = 10_000
-    """Beyond it questions are dropped, to be asked again: a flood must not become our memory."""
-
     poll_s: float = 5.0
     """One long poll. The proxy allows no shorter one, and takes up to 20 s."""
 
@@ -86,47 +55,13 @@ class GrpcSettings:
     stale_margin_s: float = 2.0
     """What was fetched and not handed out until this long before its invisible time ends is dropped: it comes again."""
 
-    queues: int = 8
-    """Of a topic that `create_topics` makes, on each broker. A FIFO topic is worked on in as many groups at once."""
-
-    admin_timeout_s: float = 1.5
-    """One admin request: the broker answers in milliseconds, and `/readyz` waits 2 s."""
-
-    close_timeout_s: float = 2.5
-    """Each of the three steps of `close`: what was fetched is given back, what is under way ends, clients take leave.
-    Together less than the 10 s that a process has to stop. As a rule it is milliseconds."""
-
-    aside_scan_max: int = 2_000
-    """Messages looked through in one listing of discarded half messages, ours or not, or of a group's dead letters: 63
-    pulls, as a rule."""
-
-    scan_pulls_max: int = 64
-    """Pulls to see which half messages have ended. One holds some thousands of ends; what is beyond counts as open."""
-
-    half_scan_max: int = 256
-    """So many half messages are looked at, to tell ours from others': 8 pulls. Above it they are only counted."""
-
     def __post_init__(self) -> None:
         """ValueError says what a person has to change."""
+        AdminSettings.__post_init__(self)
+        QuestionBounds.__post_init__(self)
         _require_addresses(self.proxy)
-        if self.check_deadline_s >= self.check_age_max_s:
-            raise ValueError("check_deadline_s must be below check_age_max_s")
-        if min(self.attempts, self.queues, self.checks_in_flight_max) < 1:
-            raise ValueError("attempts, queues and checks_in_flight_max must be at least 1")
-
-    def full(self, name: str) -> str:
-        """A topic's or group's name at the broker, which keeps the namespace in it."""
-        return f"{self.namespace}{NAMESPACE_END}{name}" if self.namespace else name
-
-    def short(self, name: str) -> str:
-        return name.removeprefix(f"{self.namespace}{NAMESPACE_END}") if self.namespace else name
-
-    def sends_halves_to(self, topic: str) -> bool:
-        """Whether half messages of this topic, as the broker names it, are ours. Another deployment's prefix may begin
-        with ours."""
-        if self.order_topic is not None:
-            return topic == self.full(self.order_topic)
-        return topic.startswith(self.full(f"{self.prefix}-"))
+        if self.attempts < 1:
+            raise ValueError("attempts must be at least 1")
 
 
 def _require_addresses(proxy: str) -> None:

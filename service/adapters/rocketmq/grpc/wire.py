@@ -138,16 +138,6 @@ def _number(text: str) -> int:
 # --- requests ---------------------------------------------------------------------------------------------------------
 
 
-def type_of(message: OutgoingMessage, *, half: bool) -> TopicType:
-    """The message's own type, as the proxy derives it. A message of two types is refused."""
-    types = [TopicType.TRANSACTION] if half else []
-    types += [TopicType.DELAY] if message.deliver_at_ms is not None else []
-    types += [TopicType.FIFO] if message.fifo_group is not None else []
-    if len(types) > 1:
-        raise BrokerRefused(message.topic, f"a message cannot be {' and '.join(types)}")
-    return types[0] if types else TopicType.NORMAL
-
-
 def send(message: OutgoingMessage, type_: TopicType, topic: str) -> Any:
     """Without CHECK_IMMUNITY_TIME (`orphaned_transaction_recovery_duration`): it burns checks in silence, and a COMMIT
     that is later than it is refused (F16)."""

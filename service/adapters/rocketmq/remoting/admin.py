@@ -16,6 +16,8 @@ from service.ports.messaging import TopicType
 
 READ_WRITE = 6
 MESSAGE_TYPE = "message.type"
+UNTYPED = "UNTYPED"
+"""A broker of 4.x: a topic takes any message, and has no attributes at all."""
 DEFAULT_TOPIC = "TBW102"
 """The request demands a topic to inherit from; nothing is inherited."""
 
@@ -24,7 +26,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class TopicSettings:
-    """`type` as the broker says it: also MIXED, and UNSPECIFIED where it has none."""
+    """`type` as the broker says it: also MIXED, UNSPECIFIED where the topic has none, UNTYPED where the broker knows
+    none."""
 
     name: str
     type: str
@@ -103,7 +106,7 @@ class BrokerAdmin:
         return {
             name: TopicSettings(
                 name=name,
-                type=(it.attributes or {}).get(MESSAGE_TYPE, "UNSPECIFIED"),
+                type=UNTYPED if it.attributes is None else it.attributes.get(MESSAGE_TYPE, "UNSPECIFIED"),
                 read_queues=it.read_queue_nums,
                 write_queues=it.write_queue_nums,
                 permissions=it.perm,

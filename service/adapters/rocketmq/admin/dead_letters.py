@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.adapters.rocketmq.grpc.cursor import TopicCursor
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.admin.cursor import TopicCursor
+from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -22,7 +22,7 @@ RETRY_TOPIC = "RETRY_TOPIC"
 class DeadLetterDesk:
     """`message_id` is the physical one of the copy."""
 
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: AdminSettings) -> None:
         self._client = client
         self._cluster = cluster
         self._settings = settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -21,7 +21,7 @@ CHECKER = "CID_RMQ_SYS_TRANS"
 
 
 class BacklogDesk:
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: AdminSettings) -> None:
         self._client = client
         self._cluster = cluster
         self._settings = settings
@@ -35,11 +35,11 @@ class BacklogDesk:
         broker counts it as given."""
         topic, group = self._settings.full(topic), self._settings.full(group)
         lags = [self._cluster.lag(group, topic)]
-        lags += [self._lag_of_retries(group, f"%RETRY%{group}{joint}{topic}") for joint in ("_", "+")]
+        lags += [self._lag_of_retries(group, f"%RETRY%{group}{end}") for end in ("", f"_{topic}", f"+{topic}")]
         return sum(await asyncio.gather(*lags))
 
     async def _lag_of_retries(self, group: str, retry_topic: str) -> int:
-        """The broker makes the topic with the first retry; its name's form depends on the release."""
+        """The broker makes the topic with the first retry; its name's form depends on the protocol and the release."""
         try:
             return await self._cluster.lag(group, retry_topic)
         except BrokerRefused:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
-from service.adapters.rocketmq.remoting.admin import BrokerAdmin, GroupSettings, TopicSettings
+from service.adapters.rocketmq.admin.settings import AdminSettings
+from service.adapters.rocketmq.remoting.admin import UNTYPED, BrokerAdmin, GroupSettings, TopicSettings
 from service.adapters.rocketmq.remoting.cluster import Cluster
 from service.domain.errors import BrokerRefused
 from service.ports.messaging import Topic, TopicType
@@ -25,7 +25,7 @@ class Found:
 
 
 class TopicDesk:
-    def __init__(self, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, cluster: Cluster, settings: AdminSettings) -> None:
         self._cluster = cluster
         self._settings = settings
 
@@ -66,7 +66,7 @@ class TopicDesk:
         known = found.topics.get(name)
         if known is None:
             await found.broker.create_topic(name, topic.type, queues=self._settings.queues)
-        elif known.type != topic.type.value:
+        elif not _takes(known, topic):
             raise BrokerRefused(topic.name, f"the topic is of type {known.type}, not {topic.type}")
         if topic.group is None:
             return
@@ -86,7 +86,7 @@ class TopicDesk:
         known = found.topics.get(self._settings.full(topic.name))
         if known is None:
             return f"topic {topic.name} is missing{at}: {topic.made_by} makes it"
-        if known.type != topic.type.value:
+        if not _takes(known, topic):
             return f"topic {topic.name} is of type {known.type}{at}, not {topic.type}: use another topic prefix"
         if topic.group is None:
             return None
@@ -105,3 +105,7 @@ class TopicDesk:
                 f"(consumeMessageOrderly is false): {topic.made_by} sets it"
             )
         return None
+
+
+def _takes(known: TopicSettings, topic: Topic) -> bool:
+    return known.type in {topic.type.value, UNTYPED}

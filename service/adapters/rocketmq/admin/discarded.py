@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from service.adapters.rocketmq.grpc.cursor import TopicCursor
-from service.adapters.rocketmq.grpc.settings import GrpcSettings
+from service.adapters.rocketmq.admin.cursor import TopicCursor
+from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import DISCARDED_TOPIC, Cluster
 from service.adapters.rocketmq.remoting.messages import StoredMessage
@@ -19,7 +19,7 @@ CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 class DiscardedDesk:
     """`message_id` is the physical one: to look at it and to resume it, the broker wants no other."""
 
-    def __init__(self, client: RemotingClient, cluster: Cluster, settings: GrpcSettings) -> None:
+    def __init__(self, client: RemotingClient, cluster: Cluster, settings: AdminSettings) -> None:
         self._cluster = cluster
         self._settings = settings
         self._cursor = TopicCursor(
