@@ -18,7 +18,15 @@ from service.domain.check_back import Verdict
 from service.ports.messaging import Backlog, Transport
 from tests.contract.messaging import DelayStories, HalfMessageStories, KillStories, TopicStories
 from tests.contract.messaging_aside import AsideStories
-from tests.contract.messaging_stage import Stage, TransportFactory, TransportTraits, collect, eventually
+from tests.contract.messaging_stage import (
+    CheckBook,
+    Stage,
+    TransportFactory,
+    TransportTraits,
+    collect,
+    eventually,
+    keys,
+)
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
 pytestmark = [pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.timeout(240)]
@@ -103,6 +111,13 @@ class TestRocketMQ4Topics(_RocketMQ4, TopicStories):
 
 
 class TestRocketMQ4Killed(_RocketMQ4, KillStories):
+    async def test_killed_after_the_commit_the_message_is_there(self, stage: Stage) -> None:
+        """Or is asked about: the package writes COMMIT on a thread of its own, which may be killed before."""
+        await stage.run_victim("after_commit", stage.order, "sold")
+        await stage.producer(CheckBook({"sold": Verdict.COMMIT}))
+        consumer = await stage.consumer(stage.order)
+        assert keys(await collect(consumer, 1, stage.traits.patience_s)) == ["sold"]
+
     async def test_killed_before_it_settled_the_message_comes_again(self, stage: Stage) -> None:
         """F58. As its first attempt: this protocol counts what was sent back, and a dead process sends nothing."""
         await stage.publish(stage.normal, "held")

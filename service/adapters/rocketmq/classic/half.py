@@ -31,6 +31,11 @@ class Half:
     def is_given_up(self) -> bool:
         return self._state is _State.GIVEN_UP
 
+    @property
+    def is_wanted(self) -> bool:
+        """Neither begun nor given up: it may be sent once more."""
+        return self._state is _State.SENT
+
     def begin(self) -> Verdict:
         """On the thread: waits for the verdict. Whoever gave up has deducted nothing, and nobody will."""
         with self._lock:

@@ -131,28 +131,48 @@ class Link:
 
     def publish(self, message: OutgoingMessage, level: int | None) -> None:
         """NativeFailure: it may be stored."""
-        result = library.SendResult()
         with _native(message, self._settings.full(message.topic), level) as native:
-            if message.fifo_group is None:
-                status = dll.SendMessageSync(self._publisher, native, ctypes.byref(result))
-            else:
-                group = message.fifo_group.encode()
-                status = dll.SendMessageOrderlyByShardingKey(self._publisher, native, group, ctypes.byref(result))
+            self._at_last(lambda: self._publish(message, native), lambda: True)
+
+    def _publish(self, message: OutgoingMessage, native: int) -> None:
+        result = library.SendResult()
+        if message.fifo_group is None:
+            status = dll.SendMessageSync(self._publisher, native, ctypes.byref(result))
+        else:
+            group = message.fifo_group.encode()
+            status = dll.SendMessageOrderlyByShardingKey(self._publisher, native, group, ctypes.byref(result))
         self._require_stored(status, result)
 
     def send_half(self, message: OutgoingMessage, half: Half) -> None:
         """Until the transaction has ended. NativeFailure: it was not stored, or not for sure, and not begun."""
         if half.is_given_up:
             return
-        topic, number, result = self._settings.full(message.topic), next(self._numbers), library.SendResult()
+        topic, number = self._settings.full(message.topic), next(self._numbers)
         self._halves[number] = half
         try:
             with _native(message, topic, level=None) as native:
-                client, told = self._askable[topic], ctypes.byref(result)
-                status = dll.SendMessageTransaction(client, native, self._local, number, told)
+                self._at_last(lambda: self._send_half(topic, native, number), lambda: half.is_wanted)
         finally:
             del self._halves[number]
+
+    def _send_half(self, topic: str, native: int, number: int) -> None:
+        result = library.SendResult()
+        told = ctypes.byref(result)
+        status = dll.SendMessageTransaction(self._askable[topic], native, self._local, number, told)
         self._require_stored(status, result)
+
+    def _at_last(self, send: Callable[[], None], is_wanted: Callable[[], bool]) -> None:
+        """The package's own attempts all come at once. Where several threads find no connection, one makes it, and the
+        sends of the others have failed by then (seen); a moment later it is there."""
+        ends_s = time.monotonic() + self._settings.call_timeout_s
+        for attempt in range(1, self._settings.attempts + 1):
+            try:
+                return send()
+            except NativeFailure:
+                if attempt == self._settings.attempts or time.monotonic() >= ends_s or not is_wanted():
+                    raise
+            time.sleep(self._settings.attempt_pause_s * 2 ** (attempt - 1))
+        raise AssertionError("attempts is at least 1")
 
     def _require_stored(self, status: int, result: Any) -> None:
         library.require(status, "not sent")

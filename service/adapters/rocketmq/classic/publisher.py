@@ -55,6 +55,8 @@ class ClassicPublisher:
         self._types = types
         self._levels = levels
         self._settings = settings
+        self._connected: Client | None = None
+        self._connecting = asyncio.Lock()
 
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
         """In order within a FIFO group; different groups side by side. Raises once nothing is under way any more."""
@@ -72,6 +74,16 @@ class ClassicPublisher:
             await self._send(client, message)
 
     async def _send(self, client: Client, message: OutgoingMessage) -> None:
+        """The first alone: where several threads find no connection, one makes it, and the sends of others fail."""
+        if client is not self._connected:
+            async with self._connecting:
+                if client is not self._connected:
+                    await self._store(client, message)
+                    self._connected = client
+                    return
+        await self._store(client, message)
+
+    async def _store(self, client: Client, message: OutgoingMessage) -> None:
         topic, within_s = message.topic, self._settings.call_timeout_s
         level = await self._level(message)
         sent = client.publish(message, level)

@@ -21,6 +21,13 @@ class ClassicSettings(AdminSettings, QuestionBounds):
     attempt_timeout_s: float = 1.0
     """One attempt of a send. The package makes up to three by itself (seen), so that all of them fit into a call."""
 
+    attempts: int = 3
+    """Of ours, of a send that failed at once. A half message that is stored twice is harmless: record and fence go by
+    the batch's id, and the check-back ends the copy that nobody ends."""
+
+    attempt_pause_s: float = 0.1
+    """Before the second attempt; double before the third: by then a connection that others were making is there."""
+
     decide_timeout_s: float = 15.0
     """A thread that has sent a half message waits so long for its verdict, longer than a reservation may take. After it
     the broker hears UNKNOWN, and what was decided is the answer to its question."""
@@ -63,8 +70,8 @@ class ClassicSettings(AdminSettings, QuestionBounds):
         QuestionBounds.__post_init__(self)
         for address in self.name_servers.split(";"):
             _require_address(address)
-        if min(self.halves_max, self.sends_max) < 1:
-            raise ValueError("halves_max and sends_max must be at least 1")
+        if min(self.attempts, self.halves_max, self.sends_max) < 1:
+            raise ValueError("attempts, halves_max and sends_max must be at least 1")
 
 
 def _require_address(address: str) -> None:
