@@ -23,7 +23,7 @@ from tests.fixtures.stories import kill_at_seam, reach, reserve_again, settled_d
 from tests.fixtures.victim import Fall, Seam
 from tests.fixtures.whole_fleet import PartProcess, WholeFleet, another_leads
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.either_client, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
 
 ASKED_WITHIN_S = 15.0
 """The broker asks 1 to 2 s after the half message; the rest is a busy machine's."""

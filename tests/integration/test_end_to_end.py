@@ -14,7 +14,7 @@ from tests.fixtures.sql import rules
 from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import ACTOR, SALE, Stage, until
 
-pytestmark = [pytest.mark.server, ON_BOTH_STACKS]
+pytestmark = [pytest.mark.server, pytest.mark.either_client, ON_BOTH_STACKS]
 
 
 EVERYTHING = ("order", "timeout", "keeper")

@@ -21,6 +21,7 @@ from service.adapters.rocketmq.remoting.signing import Credentials
 from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import TopicType
 from tests.servers import install
+from tests.servers.client import has_native_client
 from tests.servers.ports import free_ports
 from tests.servers.process import ServerFailed, ServerProcess
 
@@ -86,7 +87,10 @@ PROMPT_ENDS = {"transactionOpBatchInterval": "100"}
 ended."""
 BRIEF_HOLDS = {"minInvisibleTimeMillsForRecv": 1_000}
 """RocketMQ's own least is 10 s: every story of a message that comes again would take that long."""
+LEVELS_WITH_15M = DEFAULT.message_delay_level.replace("10m", "10m 15m")
+"""The native client delays by level, and a payment window of ours is one."""
 SHORT = BrokerOptions(
+    message_delay_level=LEVELS_WITH_15M,
     transaction_timeout_ms=2_000,
     transaction_check_interval_ms=2_000,
     transaction_check_max=2,
@@ -95,6 +99,7 @@ SHORT = BrokerOptions(
 )
 """Check-backs within seconds, and soon no more of them."""
 QUICK = BrokerOptions(
+    message_delay_level=LEVELS_WITH_15M,
     transaction_timeout_ms=1_000,
     transaction_check_interval_ms=1_000,
     transaction_check_max=500,
@@ -125,8 +130,8 @@ class RocketMQ:
 
     @property
     def url(self) -> str:
-        """As DROPGATE_BROKER_URL wants it."""
-        return f"rocketmq5://{self.proxy}"
+        """As DROPGATE_BROKER_URL wants it, for the client that this environment has."""
+        return f"rocketmq4://{self.name_server}" if has_native_client() else f"rocketmq5://{self.proxy}"
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
