@@ -96,6 +96,7 @@ class Keeper:
         self._loop = asyncio.get_running_loop()
         self._desks: dict[str, CheckDesk] = {}
         self._client: Client | None = None
+        self._closed = False
         self._opening = asyncio.Lock()
         self._instances = (f"dropgate-{os.getpid()}-{uuid.uuid4().hex[:8]}-{number}" for number in count(1))
         self._known_s = self._alive_s = time.monotonic()
@@ -112,8 +113,10 @@ class Keeper:
         return time.monotonic() - self._alive_s < self._settings.deaf_after_s
 
     async def client(self) -> Client:
-        """BrokerUnavailable: the library does not start."""
+        """BrokerUnavailable: the library does not start, or all is closed."""
         async with self._opening:
+            if self._closed:
+                raise BrokerUnavailable(self._settings.name_servers, "the transport is closed")
             if self._client is None:
                 self._client = await self._opened(())
             return self._client
@@ -144,7 +147,9 @@ class Keeper:
                 await self._turn(self._client)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
+        async with self._opening:
+            self._closed = True
+            client, self._client = self._client, None
         if client is not None:
             self._leave(client)
         if self._leaving:
