@@ -42,6 +42,8 @@ class Signature:
 def check_signature(call: Call, raw: bytes) -> None:
     """InvalidSignature unless one of the secrets signed these bytes, at a time that is near."""
     services = call.services
+    if not services.payment_secrets:
+        raise InvalidSignature("this service has no payment secret yet: its operator sets DROPGATE_PAYMENT_SECRETS")
     signature = _parse(call.header(b"dropgate-signature"))
     if not _is_signed(signature, raw, services.payment_secrets):
         raise InvalidSignature("no v1 of Dropgate-Signature signs this body with a secret of this service")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from service.adapters.sql import migrate as sql_migrate
 from service.adapters.sql.sale_store import SqlSaleStore
@@ -17,7 +17,7 @@ from service.core.replay import ReplayService
 from service.core.reservations import ReservationReader
 from service.core.sales import SaleService
 from service.core.topics import Topics
-from service.ports.messaging import Transport
+from service.ports.messaging import Topic, Transport
 from service.ports.orders import ApiKey
 from service.settings import Settings
 
@@ -67,9 +67,15 @@ async def create_topics(settings: Settings, *, events_group: str | None = None) 
     """The names of those that were missing, or not as wanted, and are there now."""
     topics = Topics.named(settings.topic_prefix, events_group=events_group).all()
     async with _broker(settings) as transport:
-        made = [topic.name for topic in topics if await transport.missing([topic])]
+        made = [await _named(transport, topic) for topic in topics if await transport.missing([topic])]
         await transport.create_topics(topics)
     return made
+
+
+async def _named(transport: Transport, topic: Topic) -> str:
+    """What of it was not as wanted: the topic, or its group alone."""
+    is_there = not await transport.missing([replace(topic, group=None)])
+    return f"group {topic.group}" if is_there else topic.name
 
 
 async def check_topics(settings: Settings, *, events_group: str | None = None) -> Sequence[str]:

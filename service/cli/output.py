@@ -154,10 +154,17 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+PIPE_WIDTH = 200
+"""Where nobody says how wide: what is read by `less` or `grep` must not break its ids over lines."""
+
+
 def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal:
+        made.width = PIPE_WIDTH
+    return made
 
 
 def table(

@@ -59,8 +59,8 @@ def replay(  # noqa: PLR0913, PLR0917 - Typer's options are arguments
 ) -> None:
     """Find reservations whose message got stuck, and bring them to an order or a release.
 
-    It looks, and changes nothing, unless --apply is there. Running it again does no harm. Exit code 0, or 1 if
-    something was refused, waits, or was not come to.
+    It looks, and changes nothing, unless --apply is there. Running it again does no harm. Exit code 0: nothing is left
+    to do. 1: something is, was refused, or waits.
     """
     if show is not None:
         _only_show(source, apply)
@@ -169,7 +169,7 @@ def _print(found: Replay) -> None:
         columns = ("outcome", "batch or id", "sale", "age", "reservations", "why")
         rows = [[escape(cell) for cell in row] for row in replay_rows(found)]
         title = f"Replay of {found.scope.source}" + (": a dry run" if found.dry_run else f": {found.id}")
-        console().print(table(title, columns, rows, whole_words=("outcome", "age")))
+        console().print(table(title, columns, rows, whole_words=("outcome", "batch or id", "age")))
     say(next_step(found))
 
 

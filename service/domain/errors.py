@@ -180,8 +180,9 @@ class BrokerUnavailable(Unavailable):
 
 
 class BrokerRefused(BrokerUnavailable):
-    """A topic or group is missing at the broker, or of another type: nothing was stored, nor will be until
-    somebody sets it right. A loop may well go on trying; a caller need not."""
+    """A topic or group is missing at the broker, or of another type: nothing was stored.
+
+    Nor will it be until somebody sets it right. A loop may well go on trying; a caller need not."""
 
 
 class EpochChanged(InDoubt):

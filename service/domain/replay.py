@@ -187,11 +187,10 @@ class Replay:
 
     @property
     def settled(self) -> bool:
-        """Nothing is left for a person: of a dry run, nothing was refused and nothing waits."""
+        """Nothing is left for a person. Of a dry run: there is nothing to do."""
         if self.more and not self.items:
             return False
-        open_ = UNSETTLED - {Outcome.PLANNED} if self.dry_run else UNSETTLED
-        return not any(item.outcome in open_ for item in self.items)
+        return not any(item.outcome in UNSETTLED for item in self.items)
 
 
 _REPLAY_ID = re.compile(r"rp-[0-9a-f]{20}")

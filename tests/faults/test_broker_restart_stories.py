@@ -22,7 +22,13 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.redis7 import Redis
 from tests.servers.rocketmq import QUICK, RocketMQ
 
-pytestmark = [pytest.mark.either_client, pytest.mark.faults, pytest.mark.slow, pytest.mark.rocketmq, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.rocketmq,
+    pytest.mark.timeout(600),
+]
 
 RESTARTS = 2
 BACK_WITHIN_S = 20.0

@@ -29,7 +29,7 @@ FENCED = re.compile(r"^```(bash|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 READY_WITHIN_S = 180.0
 COMMANDS_S = 300.0
 ENDS_WITHIN_S = 30.0
-PORTS = ("8080", "8081")
+PORTS = ("8080", "8090")
 ENDS_WHAT_IT_BEGAN = "trap 'jobs -p | xargs -r kill' EXIT"
 """Also where a command fails, and the last line is not come to."""
 CHECKOUT = ("Makefile", "consumers", "pyproject.toml", "requirements", "scripts", "service", "sql", "tests")

@@ -15,15 +15,18 @@ MODE = 0o600
 
 @contextmanager
 def env_file(path: Path) -> Iterator[Callable[[str], None]]:
-    """Writes what it is called with, and removes the file in the end. ServerFailed: another process keeps it."""
+    """Writes what it is called with, and removes the file in the end. Whoever sources it meets all of it or no file:
+    half of it would mean the embedded parts. ServerFailed: another process keeps it."""
     path.parent.mkdir(exist_ok=True)
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, MODE), "w") as file:
+    lock, draft = path.with_name(f".{path.name}.lock"), path.with_name(f".{path.name}.draft")
+    with os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT, MODE), "w") as file:
         _claim(file.fileno(), path)
-        file.truncate()
+        path.unlink(missing_ok=True)
 
         def write(text: str) -> None:
-            file.write(text)
-            file.flush()
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, MODE), "w") as whole:
+                whole.write(text)
+            draft.replace(path)
 
         try:
             yield write
@@ -40,4 +43,3 @@ def _claim(descriptor: int, path: Path) -> None:
             f"servers run already, their settings are in {path}: use them (`. {path}`), stop them, "
             "or have a second set by `--env ANOTHER_FILE`"
         ) from None
-    os.fchmod(descriptor, MODE)

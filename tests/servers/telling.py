@@ -47,7 +47,8 @@ class Ended:
     def look(self) -> None:
         for process in [it for it in self._running if not it.running]:
             self._running.remove(process)
-            print(f"{process.name} has ended, the others run on. Its last words: {process.log}", file=sys.stderr)
+            stays = "the others run on. It stays away until you start all of them anew"
+            print(f"{process.name} has ended, {stays}. Its last words: {process.log}", file=sys.stderr)
 
 
 def page(stack: Stack, after_s: float, file: Path) -> str:

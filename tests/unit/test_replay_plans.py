@@ -263,7 +263,8 @@ def test_what_a_loser_wins_later_keeps_his_batch_not_pending() -> None:
 @pytest.mark.parametrize(
     ("id_", "outcome", "settled"),
     [
-        (None, Outcome.PLANNED, True),
+        (None, Outcome.PLANNED, False),
+        (None, Outcome.NO_OP, True),
         (None, Outcome.WAITING, False),
         (None, Outcome.REFUSED, False),
         (OTHER, Outcome.PLANNED, False),

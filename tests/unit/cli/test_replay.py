@@ -39,7 +39,7 @@ def test_it_only_looks_unless_told_otherwise_and_says_how_to_act(dropgate, boots
     monkeypatch.setattr("service.cli.replay_view._now_ms", lambda: NOW_MS)
     bootstrap.replays.items = [an_item()]
     result = dropgate(*LOOK)
-    assert result.exit_code == 0
+    assert result.exit_code == 1, "there is something to do"
     (call,) = bootstrap.replays.calls
     assert call[:2] == ("look", Scope(source=Source.IN_DOUBT))
     for shown in ("planned", "zs4hxtmu2jveiy7caimy", "drop", "3 m", "1 nothing, 1 rejected", "hold stock"):
@@ -108,7 +108,7 @@ def test_misuse_does_nothing_and_ends_with_2(dropgate, bootstrap, case):
 @pytest.mark.parametrize(
     ("outcome", "looked", "acted"),
     [
-        (Outcome.PLANNED, 0, 1),
+        (Outcome.PLANNED, 1, 1),
         (Outcome.PENDING, 0, 0),
         (Outcome.WAITING, 1, 1),
         (Outcome.ORDERED, 0, 0),

@@ -31,14 +31,7 @@ class TopicDesk:
 
     async def look(self) -> Sequence[Found]:
         """Of every broker; at least one."""
-        name_servers, nobody = self._settings.name_servers, "no broker is registered there"
-        try:
-            brokers = await self._cluster.brokers()
-        except BrokerRefused as error:
-            raise BrokerRefused(name_servers, nobody) from error
-        if not brokers:
-            raise BrokerRefused(name_servers, nobody)
-        return await asyncio.gather(*map(self._look, brokers))
+        return await asyncio.gather(*map(self._look, await self._cluster.brokers()))
 
     async def create(self, topics: Sequence[Topic]) -> None:
         """On every broker: what is there keeps its settings, but a group's attempts follow the code."""

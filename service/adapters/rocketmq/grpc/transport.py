@@ -19,6 +19,7 @@ from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.wire import Subscriber
 from service.adapters.rocketmq.own_process import require_process
 from service.adapters.rocketmq.remoting.client import host_and_port
+from service.adapters.rocketmq.remoting.routes import NoBroker
 from service.domain.errors import BrokerRefused, BrokerUnavailable, CannotStart
 from service.ports.messaging import (
     CheckBack,
@@ -135,16 +136,13 @@ class GrpcTransport(Operator):
         """A proxy that has found no route for a topic says so for 20 s (`topicRouteServiceCacheRefreshSeconds`), and
         after a restart it answers before its broker is registered: so it is not asked before. Name servers that cannot
         be asked hold up nothing."""
-        name_servers = self._settings.name_servers
         try:
             async with asyncio.timeout(self._settings.admin_timeout_s):
-                known = await self.cluster.brokers()
-        except BrokerRefused:
-            known = []
+                await self.cluster.brokers()
+        except NoBroker:
+            raise
         except (BrokerUnavailable, TimeoutError):
             return
-        if not known:
-            raise BrokerUnavailable(name_servers, "no broker is registered there")
 
     @asynccontextmanager
     async def _dropped_on_failure(self, session: Session) -> AsyncIterator[None]:

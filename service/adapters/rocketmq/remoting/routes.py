@@ -19,6 +19,13 @@ EVERYWHERE = "SELF_TEST_TOPIC"
 """Each broker has this topic from its start. The cluster's own list is no JSON: its keys are bare numbers."""
 
 
+class NoBroker(BrokerUnavailable):
+    """Name servers answer, and no broker is registered there."""
+
+    def __init__(self, name_servers: str) -> None:
+        super().__init__(name_servers, "no broker is registered there")
+
+
 @dataclass(frozen=True, kw_only=True)
 class TopicPart:
     """A topic's queues on one broker. `address` is the master's."""
@@ -82,8 +89,14 @@ class NameServers:
         ]
 
     async def masters(self) -> Sequence[str]:
-        """The addresses of all brokers' masters."""
-        return sorted(part.address for part in await self.route(EVERYWHERE))
+        """The addresses of all brokers' masters, one at least. NoBroker."""
+        try:
+            found = sorted(part.address for part in await self.route(EVERYWHERE))
+        except BrokerRefused:
+            found = []
+        if not found:
+            raise NoBroker(";".join(self._addresses))
+        return found
 
     async def _ask(self, request: Request) -> tuple[str, Frame]:
         """The first answer that knows. BrokerRefused: all that answered do not. BrokerUnavailable: nobody answered."""
