@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from service.core.attempt import Attempt, AttemptTools
 from service.core.batching import BatchLimits, BatchQueue, DecideBatch, ReserveAnswer, Ticket
 from service.core.direct import DirectSelling
+from service.core.directory import STALE_S
 from service.core.readiness import Readiness
 from service.domain.batch import Candidate, fingerprint
 from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, StoreUnavailable, Unavailable
 from service.domain.ids import BuyerId, ReservationId, SaleId, home_segment, reservation_id, unkeyed_reservation_id
-from service.domain.sale import Gate, Sale, gate
+from service.domain.sale import Gate, Sale, SaleStatus, gate
 from service.observability import metrics
 
 __all__ = ["ReserveAnswer", "ReserveRequest", "ReserveService"]
@@ -54,11 +55,9 @@ class ReserveService:
 
         A caller that goes away ends only its own wait: what has begun is finished.
         """
-        try:
-            sale = self._admit(request)
-        except NotFound:
+        if not self._is_begun(request.sale_id):
             await self._look_again()
-            sale = self._admit(request)
+        sale = self._admit(request)
         candidate = _candidate(request)
         queue = self._queue(sale, candidate.reservation_id)
         future = queue.join(candidate, keyed=request.key is not None)
@@ -83,10 +82,18 @@ class ReserveService:
         for queue in self._queues.values():
             queue.abandon()
 
-    async def _look_again(self) -> None:
-        """For a sale that may be younger than our view. Unavailable: nothing was attempted."""
+    def _is_begun(self, sale_id: SaleId) -> bool:
+        """By our view, which another process's act may have overtaken: a sale is made and opened once, and whoever was
+        told so may ask here next."""
         try:
-            async with asyncio.timeout(self._reply_timeout_s):
+            return self._tools.directory.selling(sale_id).status not in {SaleStatus.DRAFT, SaleStatus.READY}
+        except NotFound:
+            return False
+
+    async def _look_again(self) -> None:
+        """Unavailable: nothing was attempted."""
+        try:
+            async with asyncio.timeout(STALE_S):
                 await self._tools.directory.look_again()
         except (TimeoutError, StoreUnavailable):
             raise Unavailable("sale rows", "they cannot be read") from None

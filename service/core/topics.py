@@ -12,6 +12,8 @@ UNLIMITED_ATTEMPTS = 100_000
 too, where we make its group: a database that is away for ten minutes must cost it no event."""
 TIMEOUT_ATTEMPTS = 16
 """RocketMQ's default: the sweep is the guarantee."""
+BROKERS_OWN = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "DEFAULT_CONSUMER"})
+"""Groups of RocketMQ itself (its MixAll, 5.4.0), beside those that begin with CID_."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +27,7 @@ class Topics:
 
     @classmethod
     def named(cls, prefix: str, *, events_group: str | None = None) -> Topics:
-        """`events_group` is the order service's: it reads the events, we do not. InvalidRequest: it is one of ours."""
+        """`events_group` is the order service's: it reads the events, we do not. InvalidRequest: it is not."""
         named = cls(
             order=Topic(
                 name=f"{prefix}-order",
@@ -47,6 +49,14 @@ class Topics:
                 group_is_ours=events_group is None,
             ),
         )
-        if events_group is not None and events_group in {named.order.group, named.payment_timeout.group}:
-            raise InvalidRequest("events_group", f"{events_group} is a group of Dropgate's own")
+        if events_group is not None:
+            _require_theirs(events_group, prefix)
         return named
+
+
+def _require_theirs(group: str, prefix: str) -> None:
+    """Changed to be an order service's, ours would lose its attempts, and the broker's own its order."""
+    if group.startswith(f"{prefix}-"):
+        raise InvalidRequest("events_group", f"{group}: names that begin with {prefix}- are Dropgate's own")
+    if group.startswith("CID_") or group in BROKERS_OWN:
+        raise InvalidRequest("events_group", f"{group} is a group of RocketMQ's own")

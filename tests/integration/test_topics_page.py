@@ -50,7 +50,7 @@ def order_service(stage: Stage, home: Path, care_for: Callable[[Process], Proces
 async def test_the_order_service_of_the_page_acts_once_on_each_event_and_in_order(
     stage: Stage, order_service: Callable[[], Process]
 ) -> None:
-    assert await create_topics(stage.settings, events_group=GROUP) == [stage.topics.events.name]
+    assert await create_topics(stage.settings, events_group=GROUP) == [f"group {GROUP}"]
     assert await create_topics(stage.settings, events_group=GROUP) == []
     assert await check_topics(stage.settings, events_group=GROUP) == []
     stop = asyncio.Event()
@@ -99,17 +99,20 @@ async def test_a_group_that_reads_in_any_order_is_found_and_mended(stage: Stage)
     assert "group by-hand" in problem
     assert "in any order" in problem
     assert "--events-group by-hand" in problem
-    assert await create_topics(stage.settings, events_group="by-hand") == [stage.topics.events.name]
+    assert await create_topics(stage.settings, events_group="by-hand") == ["group by-hand"]
     assert await check_topics(stage.settings, events_group="by-hand") == []
     async with closing_client() as client:
         by_hand = (await BrokerAdmin(client, rocketmq.broker).groups())["by-hand"]
     assert (by_hand.retry_max, by_hand.orderly) == (7, True)
 
 
-async def test_a_group_of_our_own_is_no_order_services(stage: Stage) -> None:
-    group = stage.topics.order.group
-    with pytest.raises(InvalidRequest, match="Dropgate's own"):
-        await create_topics(stage.settings, events_group=group)
+@pytest.mark.parametrize(
+    "group", ["dropgate-order-creator", "dropgate-discarded", "TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS"]
+)
+async def test_a_group_of_our_own_or_of_rocketmqs_is_no_order_services(stage: Stage, group: str) -> None:
+    for look in (create_topics, check_topics):
+        with pytest.raises(InvalidRequest, match="own"):
+            await look(stage.settings, events_group=group)
     assert await check_topics(stage.settings) == []
 
 
