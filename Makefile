@@ -52,6 +52,8 @@ beside = $(TESTS) -m "$(1)" -n $(2) --dist loadgroup $(ARGS) || { code=$$?; [ $$
 tests: $(VENV)/.dev
 	@echo "==> tests on RocketMQ"
 	@$(call beside,rocketmq,2)
+	@echo "==> tests on RocketMQ by its native client"
+	@$(MAKE) test-rocketmq4
 	@echo "==> tests"
 	@$(call beside,not rocketmq,$(JOBS))
 
@@ -64,9 +66,12 @@ test-rocketmq4: ## the tests of the classic protocol and its native client, in a
 	@$(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-tests
 
 .PHONY: native-tests
-native-tests: $(VENV)/.dev
+native-tests: native-needs
+	@$(call beside,rocketmq4 or (either_client and rocketmq),2)
+
+.PHONY: native-needs
+native-needs: $(VENV)/.dev
 	@$(BIN)/python -m tests.servers install --only rocketmq librocketmq
-	@$(TESTS) -m rocketmq4 $(ARGS)
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev

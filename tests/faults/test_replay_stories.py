@@ -677,7 +677,7 @@ async def test_what_sql_will_not_have_begun_was_not_come_to(desk: Desk, monkeypa
 async def test_the_command_line_looks_acts_and_looks_again_beside_running_processes(desk: Desk) -> None:
     anna = await desk.queued("anna")
     code, looked = await _dropgate(desk.stage, "--source", "in_doubt", "--reservation", anna)
-    assert (code, looked["id"], looked["outcomes"]) == (0, None, {"planned": 1})
+    assert (code, looked["id"], looked["outcomes"]) == (1, None, {"planned": 1})
     code, done = await _dropgate(desk.stage, "--source", "in_doubt", "--apply", "--why", "a test")
     assert (code, done["outcomes"]) == (0, {"ordered": 1})
     code, shown = await _dropgate(desk.stage, "--show", done["id"])
