@@ -52,8 +52,6 @@ beside = $(TESTS) -m "$(1)" -n $(2) --dist loadgroup $(ARGS) || { code=$$?; [ $$
 tests: $(VENV)/.dev
 	@echo "==> tests on RocketMQ"
 	@$(call beside,rocketmq,2)
-	@echo "==> tests on RocketMQ by its native client"
-	@$(MAKE) test-rocketmq4
 	@echo "==> tests"
 	@$(call beside,not rocketmq,$(JOBS))
 
