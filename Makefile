@@ -69,7 +69,7 @@ native-tests: native-needs
 
 .PHONY: native-needs
 native-needs: $(VENV)/.dev
-	@$(BIN)/python -m tests.servers install --only rocketmq librocketmq
+	@$(BIN)/python -m tests.servers install --only rocketmq rocketmq-4.9 librocketmq
 
 .PHONY: server-needs
 server-needs: $(VENV)/.dev

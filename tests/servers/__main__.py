@@ -12,7 +12,7 @@ from types import FrameType
 
 from tests.servers import stack, telling
 from tests.servers.env_file import env_file
-from tests.servers.install import LIBROCKETMQ, install
+from tests.servers.install import LIBROCKETMQ, ROCKETMQ_4_SERVER, install
 from tests.servers.process import ServerFailed
 from tests.servers.rocketmq import DEFAULT, SHORT
 
@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     bring = commands.add_parser("install", help="bring what is missing, and nothing else")
     up = commands.add_parser("up", help="start them, print the settings to use, run until Ctrl-C")
-    for command, names in ((bring, (*stack.NAMES, LIBROCKETMQ)), (up, stack.NAMES)):
+    for command, names in ((bring, (*stack.NAMES, ROCKETMQ_4_SERVER, LIBROCKETMQ)), (up, stack.NAMES)):
         command.add_argument("--only", nargs="+", choices=names, default=stack.NAMES, help="not all three")
     up.add_argument("--json", action="store_true", help="all as one line of JSON, and the settings in no file")
     up.add_argument("--env", type=Path, default=ENV_FILE, metavar="FILE", help="keeps the settings (%(default)s)")

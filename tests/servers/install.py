@@ -10,6 +10,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.servers import librocketmq
@@ -18,7 +19,6 @@ from tests.servers.process import ServerFailed
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".servers"
 """Git-ignored; kept between runs."""
-POM = Path(__file__).with_name("rocketmq-pom.xml")
 INSTALL = "python -m tests.servers install"
 
 PACKAGES = {
@@ -30,9 +30,40 @@ PACKAGES = {
 }
 """A program, and the Debian package that brings it."""
 NEEDS = {"redis": ("redis-server",), "mariadb": ("mariadbd", "mariadb-install-db"), "rocketmq": ("java", "mvn")}
-"""A server, and the programs that it takes."""
+"""A server, and the programs that it takes. Maven only brings the jars."""
 LIBROCKETMQ = "librocketmq"
 """No server: what a client needs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """RocketMQ's jars, as a pom pins them. Without the jar of `main` they are no broker."""
+
+    pom: str
+    main: str
+    size: str
+
+    @property
+    def version(self) -> str:
+        found = ET.parse(self.path).getroot().find(".//{*}rocketmq.version")
+        assert found is not None
+        assert found.text is not None
+        return found.text
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / f"rocketmq-{self.version}"
+
+    @property
+    def path(self) -> Path:
+        return Path(__file__).with_name(self.pom)
+
+
+ROCKETMQ_5 = Release(pom="rocketmq-pom.xml", main="rocketmq-proxy", size="150 jars, 94 MB")
+ROCKETMQ_4 = Release(pom="rocketmq4-pom.xml", main="rocketmq-broker", size="40 jars, 28 MB")
+ROCKETMQ_4_SERVER = "rocketmq-4.9"
+"""A second broker, for the tests of the native client: brought only where it is named."""
+RELEASES = {"rocketmq": ROCKETMQ_5, ROCKETMQ_4_SERVER: ROCKETMQ_4}
 
 
 def program(name: str) -> str:
@@ -46,11 +77,15 @@ def program(name: str) -> str:
     return found
 
 
-def jars() -> Path:
+def jars(release: Release = ROCKETMQ_5) -> Path:
     """The folder of RocketMQ's jars. ServerFailed: they are not there yet."""
-    folder = _jars_folder()
+    folder = release.folder
     if not folder.is_dir():
-        raise ServerFailed(f"RocketMQ's jars are not in {folder.relative_to(ROOT)}: '{INSTALL}' brings them (94 MB)")
+        name = next(name for name, it in RELEASES.items() if it == release)
+        raise ServerFailed(
+            f"RocketMQ's jars are not in {folder.relative_to(ROOT)}: '{INSTALL} --only {name}' brings them "
+            f"({release.size})"
+        )
     return folder
 
 
@@ -58,8 +93,9 @@ def install(servers: Sequence[str] = tuple(NEEDS)) -> None:
     """All that these servers miss, saying so first. Quick when nothing is missing."""
     with _alone():
         _install_packages(servers)
-        if "rocketmq" in servers and not _jars_folder().is_dir():
-            _install_jars()
+        for name, release in RELEASES.items():
+            if name in servers and not release.folder.is_dir():
+                _install_jars(release)
         if LIBROCKETMQ in servers:
             librocketmq.install(CACHE, _run)
 
@@ -100,38 +136,36 @@ def _size(packages: Sequence[str]) -> str:
 
 
 def _missing(servers: Sequence[str]) -> Mapping[str, str]:
-    """Maven only brings the jars."""
-    have_jars = _jars_folder().is_dir()
-    wanted = [name for server in servers for name in NEEDS.get(server, ()) if name != "mvn" or not have_jars]
+    wanted = [name for server in servers for name in _programs(server)]
     return {name: PACKAGES[name] for name in wanted if _which(name) is None}
+
+
+def _programs(server: str) -> Sequence[str]:
+    release = RELEASES.get(server)
+    if release is None:
+        return NEEDS.get(server, ())
+    return [name for name in NEEDS["rocketmq"] if name != "mvn" or not release.folder.is_dir()]
 
 
 # --- jars -------------------------------------------------------------------------------------------------------------
 
 
 def version() -> str:
-    """RocketMQ's, as the pom says it."""
-    found = ET.parse(POM).getroot().find(".//{*}rocketmq.version")
-    assert found is not None
-    assert found.text is not None
-    return found.text
+    """Of the RocketMQ that is brought unless another is asked for."""
+    return ROCKETMQ_5.version
 
 
-def _jars_folder() -> Path:
-    return CACHE / f"rocketmq-{version()}"
-
-
-def _install_jars() -> None:
+def _install_jars(release: Release) -> None:
     """Into a draft first: a folder with the final name is complete."""
-    folder = _jars_folder()
-    draft = folder.with_suffix(".draft")
+    draft = release.folder.with_suffix(".draft")
     shutil.rmtree(draft, ignore_errors=True)
-    _say(f"fetching RocketMQ {version()} by Maven into {folder.relative_to(ROOT)} (150 jars, 94 MB, once)")
+    folder = release.folder.relative_to(ROOT)
+    _say(f"fetching RocketMQ {release.version} by Maven into {folder} ({release.size}, once)")
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={draft}"]
-    _run([program("mvn"), "--batch-mode", "--quiet", "--file", str(POM), *goal])
-    if not list(draft.glob("rocketmq-proxy-*.jar")):
-        raise ServerFailed(f"Maven brought no rocketmq-proxy jar into {draft}")
-    draft.rename(folder)
+    _run([program("mvn"), "--batch-mode", "--quiet", "--file", str(release.path), *goal])
+    if not list(draft.glob(f"{release.main}-*.jar")):
+        raise ServerFailed(f"Maven brought no {release.main} jar into {draft}")
+    draft.rename(release.folder)
 
 
 # --- both -------------------------------------------------------------------------------------------------------------

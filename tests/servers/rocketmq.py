@@ -1,4 +1,4 @@
-"""RocketMQ: a name server, and a broker with its proxy in one process (LOCAL mode)."""
+"""RocketMQ: a name server, and a broker with its proxy in one process (LOCAL mode). One of 4.9 has no proxy."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ DISCARD_WITHIN_S = 1.0
 TRIES = 3
 """A port may be taken between the look and the start."""
 PROBE_TOPIC = "dropgate-ready"
+LOGGING = "<configuration><root level='WARN'/></configuration>"
+"""4.9 does not start without a file for each of its two programs."""
 CLUSTER, BROKER = "dropgate", "broker-a"
 
 HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -62,6 +64,8 @@ class BrokerOptions:
     timer_wheel: bool = True
     recall: bool = False
     heap_mb: int = 512
+    release: install.Release = install.ROCKETMQ_5
+    """4.9 takes no notice of what only 5 knows: timer wheel, recall, ends in bundles, the address to listen on."""
     full_compiler: bool = False
     more: Mapping[str, str] = field(default_factory=dict)
     """Broker properties as RocketMQ names them; they win."""
@@ -114,11 +118,16 @@ class RocketMQ:
 
     def __init__(self, options: BrokerOptions = DEFAULT) -> None:
         self.options = options
-        self._jars, self._program = install.jars(), install.program("java")
+        self._jars, self._program = install.jars(options.release), install.program("java")
         self.folder = Path(tempfile.mkdtemp(prefix="dropgate-rocketmq-"))
         self.ready_s = 0.0
         """How long the last start took."""
+        self._write_logging()
         self._choose_ports()
+
+    @property
+    def has_proxy(self) -> bool:
+        return self.options.release == install.ROCKETMQ_5
 
     def _choose_ports(self) -> None:
         self.name_server = f"127.0.0.1:{free_ports()}"
@@ -162,7 +171,7 @@ class RocketMQ:
         """Also after `broker_process.kill()`."""
         began = time.monotonic()
         self.broker_process.launch()
-        self.broker_process.wait_until(self._is_ready, "the proxy has a route to the broker", READY_WITHIN_S)
+        self.broker_process.wait_until(self._is_ready, "there is a route to the broker", READY_WITHIN_S)
         self.ready_s = time.monotonic() - began
 
     def restart_broker(self) -> None:
@@ -186,15 +195,20 @@ class RocketMQ:
 
     def _is_ready(self) -> bool:
         """In order of cost; what asks before the ports are open would only find them closed."""
-        ports = map(_port, (self.broker, self.proxy, self.proxy_remoting))
-        return all(map(_accepts, ports)) and _speaks_http2(_port(self.proxy)) and _answer_of(self._routes)
+        return _accepts(_port(self.broker)) and self._proxy_is_ready() and _answer_of(self._routes)
+
+    def _proxy_is_ready(self) -> bool:
+        """Or there is none."""
+        if not self.has_proxy:
+            return True
+        return all(_accepts(_port(it)) for it in (self.proxy, self.proxy_remoting)) and _speaks_http2(_port(self.proxy))
 
     async def _routes(self) -> bool:
-        """A topic can be made, and the name server and the proxy both know where it is."""
+        """A topic can be made, and the name server and the proxy, if any, know where it is."""
         client = RemotingClient(RemotingOptions(timeout_s=5.0, credentials=self.options.administrator))
         try:
             await BrokerAdmin(client, self.broker).create_topic(PROBE_TOPIC, TopicType.NORMAL, queues=1)
-            for address in (self.name_server, self.proxy_remoting):
+            for address in (self.name_server, *([self.proxy_remoting] if self.has_proxy else [])):
                 await NameServers(client, address).route(PROBE_TOPIC)
         except BrokerUnavailable:
             return False
@@ -219,6 +233,8 @@ class RocketMQ:
 
     def _broker_arguments(self) -> list[str]:
         broker = self._write("broker.conf", self._broker_settings() | self.options.properties())
+        if not self.has_proxy:
+            return ["org.apache.rocketmq.broker.BrokerStartup", "-c", str(broker)]
         proxy = self.folder / "proxy.json"
         proxy.write_text(json.dumps(self._proxy_settings() | dict(self.options.more_proxy)))
         return ["org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(proxy), "-bc", str(broker), "-pm", "local"]
@@ -257,6 +273,12 @@ class RocketMQ:
             "namesrvAddr": self.name_server,
             "localServeAddr": "127.0.0.1",
         }
+
+    def _write_logging(self) -> None:
+        folder = self.folder / "conf"
+        folder.mkdir()
+        for program in ("namesrv", "broker"):
+            (folder / f"logback_{program}.xml").write_text(LOGGING)
 
     def _write(self, name: str, settings: Mapping[str, str]) -> Path:
         path = self.folder / name

@@ -15,9 +15,8 @@ from contextlib import aclosing, suppress
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import Cluster
-from service.adapters.rocketmq.remoting.codes import ResponseCode
 from service.adapters.rocketmq.remoting.messages import StoredMessage
-from service.adapters.rocketmq.remoting.queues import PULL_MAX, BrokerQueues, Pulled
+from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.domain.errors import BrokerRefused
 
 QUEUE = 0
@@ -101,8 +100,8 @@ class TopicCursor:
         """From `start` on, ours or not. A pull without a message counts as one, so that it ends."""
         at, seen = start, 0
         while seen < self._scan_max:
-            pulled = await self._pull(queues, at)
-            if pulled is None:
+            pulled = await queues.pull_if_there(self._topic, QUEUE, at)
+            if pulled is None:  # the broker makes the topic with its first message
                 return
             for message in pulled.messages:
                 yield message
@@ -110,15 +109,6 @@ class TopicCursor:
                 return
             at = pulled.next_offset
             seen += max(1, len(pulled.messages))
-
-    async def _pull(self, queues: BrokerQueues, at: int) -> Pulled | None:
-        """None: there is no such topic. The broker makes it with its first message."""
-        try:
-            return await queues.pull(self._topic, QUEUE, at, PULL_MAX)
-        except BrokerRefused as refused:
-            if (refused.why or "").startswith(f"answer {ResponseCode.TOPIC_NOT_EXIST.value}:"):
-                return None
-            raise
 
     async def _offset(self, queues: BrokerQueues) -> int:
         return await queues.consumer_offset(self._group, self._topic, QUEUE) or 0

@@ -70,7 +70,7 @@ class TopicDesk:
             await found.broker.create_group(group, retry_max=retry_max, orderly=orderly)
             return
         retry_max = retry_max if topic.group_is_ours else there.retry_max
-        if (there.retry_max, there.orderly) != (retry_max, orderly):
+        if there.retry_max != retry_max or there.orderly not in {orderly, None}:
             await found.broker.change_group(group, retry_max=retry_max, orderly=orderly)
 
     def _not_as_wanted(self, topic: Topic, found: Found) -> str | None:
@@ -92,7 +92,7 @@ class TopicDesk:
                 f"group {topic.group} of topic {topic.name} allows {attempts} attempts{at}, not "
                 f"{topic.max_attempts}: {topic.made_by} sets it"
             )
-        if topic.type is TopicType.FIFO and not group.orderly:
+        if topic.type is TopicType.FIFO and group.orderly is False:
             return (
                 f"group {topic.group} of topic {topic.name} takes messages in any order{at} "
                 f"(consumeMessageOrderly is false): {topic.made_by} sets it"

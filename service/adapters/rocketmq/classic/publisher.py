@@ -15,21 +15,25 @@ from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.outgoing import lanes, type_of
 from service.adapters.rocketmq.remoting.admin import UNTYPED
 from service.domain.errors import BrokerRefused, BrokerUnavailable
-from service.ports.messaging import OutgoingMessage, TopicType
+from service.ports.messaging import OutgoingMessage, Topic, TopicType
 
 
 class TypeDesk:
     """A topic's type, by its brokers. What they said is believed until a send to the topic fails: a topic has one type
-    for its life."""
+    for its life. Brokers of 4.x know none: there it is what this process made or looked for."""
 
     def __init__(self, topics: TopicDesk, settings: ClassicSettings) -> None:
         self._topics = topics
         self._settings = settings
         self._known: dict[str, frozenset[str]] = {}
-        """As many as the code names."""
+        self._wanted: dict[str, str] = {}
+        """Both as many as the code names."""
+
+    def want(self, topics: Sequence[Topic]) -> None:
+        self._wanted |= {topic.name: topic.type.value for topic in topics}
 
     async def require(self, topic: str, type_: TopicType) -> None:
-        """BrokerRefused: there is no such topic, or it is of another type. A broker of 4.x knows no types."""
+        """BrokerRefused: there is no such topic, or it is of another type. One that is UNTYPED takes all."""
         types = await self.of(topic)
         if types - {type_.value, UNTYPED}:
             raise BrokerRefused(topic, f"the topic is of type {', '.join(sorted(types))}, not {type_}")
@@ -41,7 +45,7 @@ class TypeDesk:
             if not found:
                 raise BrokerRefused(topic, "no such topic: `dropgate topics create` makes it")
             self._known[topic] = found
-        return self._known[topic]
+        return frozenset(self._wanted.get(topic, it) if it == UNTYPED else it for it in self._known[topic])
 
     def doubt(self, topic: str) -> None:
         self._known.pop(topic, None)

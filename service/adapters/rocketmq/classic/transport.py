@@ -98,8 +98,13 @@ class ClassicTransport(Operator):
             on_keeper=self._keep_with,
         )
 
+    async def create_topics(self, topics: Sequence[Topic]) -> None:
+        self._types.want(topics)
+        await super().create_topics(topics)
+
     async def not_as_wanted(self, topics: Sequence[Topic]) -> Sequence[str]:
         """A delay is a level here, so the payment window has to be one (F23)."""
+        self._types.want(topics)
         window_s = self._settings.payment_window_s
         if window_s is None or not any(topic.type is TopicType.DELAY for topic in topics):
             return await super().not_as_wanted(topics)

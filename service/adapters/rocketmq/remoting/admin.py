@@ -38,11 +38,12 @@ class TopicSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings:
-    """`retry_max` re-deliveries, then the dead letters. Without `orderly` a FIFO topic's messages come in any order."""
+    """`retry_max` re-deliveries, then the dead letters. Without `orderly` a FIFO topic's messages come in any order;
+    None: a broker of 4.x, which leaves that to the group's consumers."""
 
     name: str
     retry_max: int
-    orderly: bool
+    orderly: bool | None
     consume_enabled: bool
 
 
@@ -64,7 +65,7 @@ class _Group(msgspec.Struct, rename="camel"):
     group_name: str
     retry_max_times: int
     consume_enable: bool = True
-    consume_message_orderly: bool = False
+    consume_message_orderly: bool | None = None
 
 
 class _Groups(msgspec.Struct, rename="camel"):

@@ -13,7 +13,7 @@ from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.codes import RequestCode, ResponseCode
 from service.adapters.rocketmq.remoting.frames import Frame, MalformedFrame, Request
 from service.adapters.rocketmq.remoting.messages import StoredMessage
-from service.domain.errors import BrokerUnavailable
+from service.domain.errors import BrokerRefused, BrokerUnavailable
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 """The broker's own group for tools: a look leaves no trace in anybody's offsets."""
@@ -115,6 +115,15 @@ class BrokerQueues:
             next_offset=self._number(answer, "nextBeginOffset"),
             offsets=Offsets(first=self._number(answer, "minOffset"), end=self._number(answer, "maxOffset")),
         )
+
+    async def pull_if_there(self, topic: str, queue: int, offset: int, *, group: str = TOOLS_GROUP) -> Pulled | None:
+        """As many as one pull gives. None: the broker knows no such topic."""
+        try:
+            return await self.pull(topic, queue, offset, PULL_MAX, group=group)
+        except BrokerRefused as refused:
+            if (refused.why or "").startswith(f"answer {ResponseCode.TOPIC_NOT_EXIST.value}:"):
+                return None
+            raise
 
     async def view(self, offset: int) -> StoredMessage | None:
         """The message that begins at this place of the commit log. None: none does, or not any more."""
