@@ -269,6 +269,32 @@ async def test_a_process_that_is_killed_takes_its_child_along_and_its_messages_c
     await eventually(lambda: not desk.sent - {*first.seen(), *second.seen()}, PATIENCE_S)
 
 
+async def test_queues_that_come_back_from_others_that_died_are_read_again(
+    desk: Desk, reader: Callable[[], Reader]
+) -> None:
+    """Each member had all its queues before the others came: the package reads none of those by itself any more."""
+    second = ClassicTransport(desk.settings)
+    await second.start()
+    stayed = [await desk.consumer(), await desk.consumer(on=second)]
+    came = await asyncio.gather(*(reader().start() for _ in range(3)))
+    await asyncio.gather(*(process.kill() for process in came))
+    await desk.publish(*(f"after-{number}" for number in range(40)))
+    seen: set[str] = set()
+
+    async def all_are_seen() -> bool:
+        for consumer in stayed:
+            with suppress(BrokerUnavailable):  # while its child is replaced
+                for delivery in await consumer.receive(32, 0.1):
+                    seen.add(delivery.key)
+                    await consumer.settle(delivery, Done())
+        return desk.sent <= seen | {key for process in came for key in process.seen()}
+
+    began_s = time.monotonic()
+    await eventually(all_are_seen, PATIENCE_S)
+    print(f"all had come after {time.monotonic() - began_s:.1f} s")
+    await second.close()
+
+
 async def test_a_process_that_is_stopped_keeps_no_queue_from_the_others(
     desk: Desk, reader: Callable[[], Reader]
 ) -> None:

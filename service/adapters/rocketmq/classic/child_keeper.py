@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.child import Child
 from service.adapters.rocketmq.classic.frames import Begin, Message
 from service.adapters.rocketmq.classic.group import Ear, Group, Prepared
 from service.adapters.rocketmq.classic.settings import ClassicSettings
+from service.adapters.rocketmq.classic.standstill import Queue, Standstill
 from service.domain.errors import BrokerUnavailable
 from service.observability import metrics
 from service.observability.actions import Action
@@ -32,11 +33,13 @@ class ChildKeeper:
         fifo: bool,
         on_message: Callable[[Child, Message], None],
         on_lost: Callable[[], None],
+        has_room: Callable[[int], bool],
     ) -> None:
-        """`on_lost`: the child is gone, and all that it held comes again."""
+        """`on_lost`: the child is gone, and all that it held comes again. `has_room`: nothing of the queue of this
+        number is with us, and more of it could be."""
         self._group, self._settings, self._bounds, self._fifo = group, settings, bounds, fifo
         self._name = f"consumer {group.name}"
-        self._on_message, self._on_lost = on_message, on_lost
+        self._on_message, self._on_lost, self._has_room = on_message, on_lost, has_room
         self._alive_s = 0.0
         self._running: asyncio.Task[None] | None = None
         self.child: Child | None = None
@@ -82,6 +85,7 @@ class ChildKeeper:
     async def _useless(self, child: Child) -> str:
         """Why it is of no use any more."""
         known_s = heard_s = self._now_s()
+        standstill = Standstill()
         while True:
             done, _ = await asyncio.wait({child.ended}, timeout=self._bounds.probe_every_s)
             if done:
@@ -94,6 +98,19 @@ class ChildKeeper:
                 return f"a broker has not known it for {now_s - known_s:.1f} s"
             if now_s - heard_s >= self._bounds.mute_after_s:
                 return f"it has not answered a broker for {now_s - heard_s:.1f} s"
+            if stuck := await self._stuck(child, standstill):
+                return f"it reads no more of {', '.join(f'{topic} {number}' for _, topic, number in stuck)}"
+
+    async def _stuck(self, child: Child, standstill: Standstill) -> Sequence[Queue]:
+        try:
+            states = [it for it in await self._group.queues_of(child.client) if self._has_room(it.queue)]
+            read_to = await asyncio.gather(*map(self._group.read_to, states))
+        except BrokerUnavailable:
+            return ()
+        queues = [(state.broker, state.topic, state.queue) for state in states]
+        # What came meanwhile is on its way.
+        unread = {queue: at for queue, at in zip(queues, read_to, strict=True) if at is not None}
+        return standstill.found({queue: at for queue, at in unread.items() if self._has_room(queue[2])})
 
     async def _started_at_last(self, failures: int) -> Child:
         """However long that takes; each reason is said once. BrokerRefused is none to give up: a broker that comes back

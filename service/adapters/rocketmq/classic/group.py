@@ -128,6 +128,26 @@ class Group:
         """Of each broker, for the client whose id ends so."""
         return await asyncio.gather(*(self._ear(broker, whose) for broker in self._brokers()))
 
+    async def queues_of(self, whose: str) -> Sequence[QueueState]:
+        """Those that the client has, at all brokers. BrokerUnavailable."""
+        found: list[QueueState] = []
+        for broker in self._brokers():
+            client_id = await self._client_id(broker, whose)
+            found += await broker.states(self.name, client_id) if client_id is not None else ()
+        return found
+
+    async def read_to(self, state: QueueState) -> int | None:
+        """How far the client has read this queue. None: to its end."""
+        address = next((part.address for part in self._parts if part.broker == state.broker), None)
+        if address is None:
+            return None
+        queues = BrokerQueues(self._client, address)
+        at = state.offset if state.offset is not None else await self._stored(queues, state)
+        return at if (await queues.offsets(state.topic, state.queue)).end > at else None
+
+    async def _stored(self, queues: BrokerQueues, state: QueueState) -> int:
+        return await queues.consumer_offset(self.name, state.topic, state.queue) or 0
+
     async def store_offsets(self, whose: str) -> None:
         """As far as the client knows itself to be; it would store that within 5 s. Never back: another may be ahead."""
         await asyncio.gather(*(self._store_at(broker, whose) for broker in self._brokers()))
@@ -158,7 +178,7 @@ class Group:
                 await self._store(queues, state, state.offset)
 
     async def _store(self, queues: BrokerQueues, state: QueueState, offset: int) -> None:
-        if offset > (await queues.consumer_offset(self.name, state.topic, state.queue) or 0):
+        if offset > await self._stored(queues, state):
             await queues.set_consumer_offset(self.name, state.topic, state.queue, offset)
 
     # --- sending back -------------------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class Subscription:
         self._lines: Lines = OneOfAQueue(bounds.reorder_s, self.wake) if fifo else AsItComes()
         self._out: set[Held] = set()
         """Handed out and not settled."""
+        self._with_us: dict[int, Message] = {}
+        """What has come and is not settled, by the child's numbers: at most as many as its client has threads."""
         self._under_way: set[asyncio.Task[None]] = set()
         self._keeper = ChildKeeper(
             self.group,
@@ -58,6 +60,7 @@ class Subscription:
             fifo=fifo,
             on_message=self._message_came,
             on_lost=self._drop_all,
+            has_room=self._has_room,
         )
 
     # --- its life -----------------------------------------------------------------------------------------------------
@@ -121,8 +124,13 @@ class Subscription:
             arrived.set()
 
     def _message_came(self, child: Child, message: Message) -> None:
+        self._with_us[message.number] = message
         self._lines.add(Held(child=child, message=message))
         self.wake()
+
+    def _has_room(self, queue_id: int) -> bool:
+        of_it = any(message.queue_id == queue_id for message in self._with_us.values())
+        return not of_it and len(self._with_us) < self._bounds.threads
 
     # --- settling -----------------------------------------------------------------------------------------------------
 
@@ -177,6 +185,7 @@ class Subscription:
     def _done(self, held: Held) -> None:
         """For the client, which may have lost its queue meanwhile: then it came again elsewhere."""
         self._forget(held)
+        self._with_us.pop(held.message.number, None)
         held.child.settle(held.message.number)
         self._lines.finished(held)
         self.wake()
@@ -208,6 +217,7 @@ class Subscription:
     def _drop_all(self) -> None:
         for held in tuple(self._out):
             self._forget(held)
+        self._with_us.clear()
         self._lines.clear()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
