@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.servers.client import has_native_client
+from service.adapters.rocketmq.packages import NATIVE, installed
 
 NATIVE_TESTS, TESTS_OF_BOTH = "pytest.mark.rocketmq4", "pytest.mark.either_client"
 
@@ -29,4 +29,4 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if not collection_path.is_file() or not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text(encoding="utf-8")
-    return None if TESTS_OF_BOTH in text or (NATIVE_TESTS in text) == has_native_client() else True
+    return None if TESTS_OF_BOTH in text or (NATIVE_TESTS in text) == installed(NATIVE.name) else True

@@ -9,11 +9,13 @@ import asyncio
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from service.domain.check_back import Verdict
+from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import (
     CheckRequest,
     Consumer,
@@ -107,6 +109,16 @@ async def collect(consumer: Consumer, count: int, within_s: float, *, done: bool
     return found
 
 
+async def received(consumer: Consumer, within_s: float) -> str:
+    """The next key. A receive that fails is tried again, as every consumer loop does."""
+    async with asyncio.timeout(within_s):
+        while True:
+            with suppress(BrokerUnavailable):
+                for delivery in await consumer.receive(1, 1.0):
+                    await consumer.settle(delivery, Done())
+                    return delivery.key
+
+
 def keys(deliveries: Sequence[Delivery]) -> list[str]:
     return [delivery.key for delivery in deliveries]
 
@@ -179,6 +191,15 @@ class Stage:
 
     async def dead_letters(self, topic: Topic, on: Transport | None = None) -> Sequence[DeadLetter]:
         return await (on or self.transport).dead_letters(topic.group or "", LOOK_MAX)
+
+    async def until_backlog(self, *, halves: int, undelivered: int) -> None:
+        """A real broker notes an end in bundles, every 3 s by its own settings."""
+
+        async def is_so() -> bool:
+            found = await self.transport.backlog(self.order.name, self.order.group or "")
+            return (found.halves, found.undelivered) == (halves, undelivered)
+
+        await eventually(is_so, self.traits.patience_s)
 
     async def seen_until_marker(self, producer: TransactionalProducer, consumer: Consumer) -> list[str]:
         """What is visible on the order topic: a committed marker arrives, and what came with it is all there was."""

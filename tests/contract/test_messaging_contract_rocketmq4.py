@@ -1,5 +1,4 @@
-"""What a producer must tell alike, on a real RocketMQ 5.4.0 by the classic protocol; and the stories of this transport
-alone."""
+"""The same stories on a real RocketMQ 5.4.0, by the classic protocol."""
 
 from __future__ import annotations
 
@@ -15,8 +14,15 @@ import pytest
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.classic.transport import ClassicTransport
 from service.domain.check_back import Verdict
-from service.ports.messaging import Backlog, Transport
-from tests.contract.messaging import DelayStories, HalfMessageStories, KillStories, TopicStories
+from service.ports.messaging import Transport
+from tests.contract.messaging import (
+    DelayStories,
+    DeliveryStories,
+    FifoStories,
+    HalfMessageStories,
+    KillStories,
+    TopicStories,
+)
 from tests.contract.messaging_aside import AsideStories
 from tests.contract.messaging_stage import (
     CheckBook,
@@ -24,7 +30,6 @@ from tests.contract.messaging_stage import (
     TransportFactory,
     TransportTraits,
     collect,
-    eventually,
     keys,
 )
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
@@ -88,6 +93,12 @@ class _RocketMQ4:
 class TestRocketMQ4HalfMessages(_RocketMQ4, HalfMessageStories): ...
 
 
+class TestRocketMQ4Delivery(_RocketMQ4, DeliveryStories): ...
+
+
+class TestRocketMQ4Fifo(_RocketMQ4, FifoStories): ...
+
+
 class TestRocketMQ4Delay(_RocketMQ4, DelayStories): ...
 
 
@@ -96,18 +107,13 @@ class TestRocketMQ4Aside(_RocketMQ4, AsideStories): ...
 
 class TestRocketMQ4Topics(_RocketMQ4, TopicStories):
     async def test_the_backlog_counts_halves_and_what_is_not_acknowledged(self, stage: Stage) -> None:
-        """The same numbers, a little later: this broker notes an end in bundles, every 3 s by its own settings."""
+        """The same numbers, a little later."""
         producer, consumer = await stage.producer(), await stage.consumer(stage.order)
         await stage.transact(producer, "doubt", Verdict.UNKNOWN)
         await stage.transact(producer, "sold", Verdict.COMMIT)
-
-        async def is_backlog(expected: Backlog) -> bool:
-            found = await stage.transport.backlog(stage.order.name, stage.order.group or "")
-            return (found.halves, found.undelivered) == (expected.halves, expected.undelivered)
-
-        await eventually(lambda: is_backlog(Backlog(halves=1, undelivered=1)), stage.traits.patience_s)
+        await stage.until_backlog(halves=1, undelivered=1)
         await collect(consumer, 1, stage.traits.patience_s)
-        await eventually(lambda: is_backlog(Backlog(halves=0, undelivered=0)), stage.traits.patience_s)
+        await stage.until_backlog(halves=0, undelivered=0)
 
 
 class TestRocketMQ4Killed(_RocketMQ4, KillStories):

@@ -25,10 +25,7 @@ from service.adapters.rocketmq.grpc.transport import GrpcTransport
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import (
-    Backlog,
-    Consumer,
     Dead,
-    Done,
     RetryAfter,
     Topic,
     TopicType,
@@ -53,6 +50,7 @@ from tests.contract.messaging_stage import (
     collect,
     eventually,
     keys,
+    received,
 )
 from tests.fixtures.broker_way import bend
 from tests.fixtures.proxy import TcpProxy
@@ -166,19 +164,14 @@ class TestRocketMQ5Aside(_RocketMQ5, AsideStories): ...
 
 class TestRocketMQ5Topics(_RocketMQ5, TopicStories):
     async def test_the_backlog_counts_halves_and_what_is_not_acknowledged(self, stage: Stage) -> None:
-        """The same numbers, a little later: this broker notes an end in bundles, every 3 s by its own settings."""
+        """The same numbers, a little later."""
         producer, consumer = await stage.producer(), await stage.consumer(stage.order)
         await stage.transact(producer, "doubt", Verdict.UNKNOWN)
         await stage.transact(producer, "sold", Verdict.COMMIT)
-
-        async def is_backlog(expected: Backlog) -> bool:
-            found = await stage.transport.backlog(stage.order.name, stage.order.group or "")
-            return (found.halves, found.undelivered) == (expected.halves, expected.undelivered)
-
-        await eventually(lambda: is_backlog(Backlog(halves=1, undelivered=1)), stage.traits.patience_s)
+        await stage.until_backlog(halves=1, undelivered=1)
         await collect(consumer, 1, stage.traits.patience_s)
-        await eventually(lambda: is_backlog(Backlog(halves=1, undelivered=0)), stage.traits.patience_s)
-        await eventually(lambda: is_backlog(Backlog(halves=0, undelivered=0)), stage.traits.patience_s)
+        await stage.until_backlog(halves=1, undelivered=0)
+        await stage.until_backlog(halves=0, undelivered=0)
 
 
 class TestRocketMQ5Killed(_RocketMQ5, KillStories): ...
@@ -201,16 +194,6 @@ async def stage_of(factory: RocketMQ5Factory) -> Stage:
     stage = Stage(factory, await factory.open())
     await stage.set_up()
     return stage
-
-
-async def received(consumer: Consumer, within_s: float) -> str:
-    """The next key. A receive that fails is tried again, as every consumer loop does."""
-    async with asyncio.timeout(within_s):
-        while True:
-            with suppress(BrokerUnavailable):
-                for delivery in await consumer.receive(1, 1.0):
-                    await consumer.settle(delivery, Done())
-                    return delivery.key
 
 
 async def published(stage: Stage, key: str) -> None:

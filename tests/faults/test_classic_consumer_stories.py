@@ -25,9 +25,9 @@ from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import Consumer, Done, Topic, TopicType
-from tests.contract.messaging_stage import ROOT, collect, eventually, keys
+from tests.contract.messaging_stage import ROOT, collect, eventually, keys, received
 from tests.fixtures.classic_reader import READY
-from tests.fixtures.proc import descendants, is_alive
+from tests.fixtures.proc import descendants, is_alive, resident_kb
 from tests.fixtures.rocketmq_messages import send
 from tests.fixtures.stage_tools import counted
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
@@ -187,21 +187,6 @@ def _command_line(pid: int) -> str:
     with suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return ""
-
-
-def resident_kb(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-
-
-async def received(consumer: Consumer, within_s: float) -> str:
-    """The next key. A receive that fails is tried again, as every consumer loop does."""
-    async with asyncio.timeout(within_s):
-        while True:
-            with suppress(BrokerUnavailable):
-                for delivery in await consumer.receive(1, 1.0):
-                    await consumer.settle(delivery, Done())
-                    return delivery.key
 
 
 def _have_seen(readers: Sequence[Reader], at_least: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import CheckRequest, Done, OutgoingMessage, Topic, TopicType, TransactionalProducer
 from tests.contract.messaging_stage import ROOT, CheckBook, always, collect, eventually, keys
 from tests.fixtures.classic_sender import READY
+from tests.fixtures.proc import resident_kb
 from tests.fixtures.proxy import TcpProxy
 from tests.servers.rocketmq import QUICK, RocketMQ
 
@@ -369,11 +371,6 @@ async def test_a_stop_while_the_broker_is_deaf_is_a_stop_in_time(
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-def resident_kb() -> int:
-    status = Path("/proc/self/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
-
-
 async def test_a_hundred_thousand_half_messages_leave_no_memory_behind(make_desk: Callable[..., Any]) -> None:
     """F48."""
     desk = await make_desk()
@@ -385,9 +382,9 @@ async def test_a_hundred_thousand_half_messages_leave_no_memory_behind(make_desk
         for number in numbers:
             await producer.transact(desk.order(f"order-{number}"), always(Verdict.COMMIT))
             if number == WARM:
-                warm_kb = resident_kb()
+                warm_kb = resident_kb(os.getpid())
 
     await asyncio.gather(*(sell() for _ in range(AT_ONCE)))
-    grown_kb, took_s = resident_kb() - warm_kb, time.monotonic() - began_s
+    grown_kb, took_s = resident_kb(os.getpid()) - warm_kb, time.monotonic() - began_s
     print(f"{MANY} in {took_s:.0f} s, {MANY / took_s:.0f} per s; {warm_kb} kB grew by {grown_kb} kB")
     assert grown_kb < FLAT_KB

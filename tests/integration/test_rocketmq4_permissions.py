@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -13,45 +10,21 @@ import pytest
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.classic.transport import ClassicTransport
 from service.adapters.rocketmq.remoting.signing import Credentials
-from service.core.topics import Topics
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
-from service.ports.messaging import Dead, OutgoingMessage, RetryAfter
+from service.ports.messaging import Dead, RetryAfter
 from tests.contract.messaging_stage import CheckBook, always, collect, eventually, keys
-from tests.fixtures.processes import ROOT
-from tests.servers import access_control
-from tests.servers.rocketmq import SHORT, RocketMQ
+from tests.fixtures.rocketmq_permissions import GROUP, ORDER, SHOP, STRANGER, TOPICS, guarded_broker, message
+from tests.servers.rocketmq import RocketMQ
 
 pytestmark = [pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.timeout(240)]
 
 PATIENCE_S = 60.0
-OPTIONS = replace(
-    SHORT,
-    more={**SHORT.more, **access_control.BROKER, "autoCreateSubscriptionGroup": "false"},
-    more_proxy={**SHORT.more_proxy, **access_control.PROXY},
-    administrator=access_control.ADMIN,
-)
-SHOP = Credentials(access_key="shop", secret_key="shop-secret")
-STRANGER = Credentials(access_key="stranger", secret_key="stranger-secret")
-TOPICS = Topics.named("dropgate")
-ORDER, GROUP = TOPICS.order.name, TOPICS.order.group or ""
-
-
-def permissions_of_the_page() -> dict[str, list[str]]:
-    page = (ROOT / "docs" / "servers.md").read_text(encoding="utf-8")
-    table = page.partition("<!-- permissions -->\n")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| ([\w, ]+) \|", table, re.MULTILINE)
-    return {resource: actions.split(", ") for resource, actions in rows}
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RocketMQ]:
-    with ExitStack() as stack:
-        broker = RocketMQ(OPTIONS)
-        stack.callback(broker.stop)
-        broker.start()
-        asyncio.run(access_control.create_user(broker.broker, SHOP, permissions_of_the_page()))
-        asyncio.run(access_control.create_user(broker.broker, STRANGER, {}))
+    with guarded_broker() as broker:
         yield broker
 
 
@@ -68,10 +41,6 @@ async def shop(broker: RocketMQ) -> AsyncIterator[ClassicTransport]:
     await transport.create_topics(TOPICS.all())
     yield transport
     await transport.close()
-
-
-def message(key: str, topic: str = ORDER, fifo_group: str | None = None) -> OutgoingMessage:
-    return OutgoingMessage(topic=topic, key=key, body=b"{}", properties={}, fifo_group=fifo_group)
 
 
 async def test_orders_check_backs_retries_and_events_pass_with_the_permissions_of_the_page(

@@ -14,10 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from service.adapters.rocketmq.packages import NATIVE
 from tests.servers.process import ServerFailed
 
 PINNED = Path(__file__).with_name("librocketmq.txt")
-CLIENT, LIBRARY = "rocketmq-client-python", "librocketmq.so"
+LIBRARY = "librocketmq.so"
 BUILT_FOR = "x86_64"
 
 Run = Callable[[Sequence[str]], None]
@@ -43,9 +44,11 @@ def _version() -> str:
 
 def _package() -> Path:
     try:
-        return Path(str(metadata.distribution(CLIENT).locate_file("rocketmq")))
+        return Path(str(metadata.distribution(NATIVE.name).locate_file("rocketmq")))
     except metadata.PackageNotFoundError:
-        raise ServerFailed(f"{CLIENT} is not in this environment: `make test-rocketmq4` makes one with it") from None
+        raise ServerFailed(
+            f"{NATIVE.name} is not in this environment: `make test-rocketmq4` makes one with it"
+        ) from None
 
 
 def _fetch(library: Path, run: Run) -> None:

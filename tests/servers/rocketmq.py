@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from service.adapters.rocketmq.packages import NATIVE, installed
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient, RemotingOptions
 from service.adapters.rocketmq.remoting.routes import NameServers
@@ -21,7 +22,6 @@ from service.adapters.rocketmq.remoting.signing import Credentials
 from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import TopicType
 from tests.servers import install
-from tests.servers.client import has_native_client
 from tests.servers.ports import free_ports
 from tests.servers.process import ServerFailed, ServerProcess
 
@@ -140,7 +140,7 @@ class RocketMQ:
     @property
     def url(self) -> str:
         """As DROPGATE_BROKER_URL wants it, for the client that this environment has."""
-        return f"rocketmq4://{self.name_server}" if has_native_client() else f"rocketmq5://{self.proxy}"
+        return f"rocketmq4://{self.name_server}" if installed(NATIVE.name) else f"rocketmq5://{self.proxy}"
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from service.adapters.rocketmq import packages
 from service.adapters.rocketmq.grpc import sdk, wire
 from service.adapters.rocketmq.grpc.link import Link
 from service.adapters.rocketmq.grpc.producer import _pick
@@ -64,20 +65,26 @@ def test_the_package_is_imported_without_a_warning_and_leaves_nothing_at_home(tm
     assert list(tmp_path.iterdir()) == []
 
 
+BOTH = {packages.GRPC.name, packages.NATIVE.name}
+
+
 @pytest.mark.parametrize(
     ("installed", "sentence"),
     [
-        ({sdk.OURS, sdk.THEIRS}, "takes the place of rocketmq-python-client: `pip uninstall rocketmq-client-python`"),
-        ({sdk.THEIRS}, "takes the place of rocketmq-python-client: `pip uninstall rocketmq-client-python`"),
+        (
+            BOTH,
+            "takes the place of rocketmq-python-client: `pip uninstall rocketmq-client-python`",
+        ),
+        ({packages.NATIVE.name}, "takes the place of rocketmq-python-client: `pip uninstall rocketmq-client-python`"),
         (set(), "which is not installed: `pip install 'dropgate[rocketmq5]'`"),
     ],
 )
 def test_a_package_that_is_missing_or_displaced_is_said_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, installed: set[str], sentence: str
 ) -> None:
-    monkeypatch.setattr(sdk, "_installed", installed.__contains__)
+    monkeypatch.setattr(packages, "installed", installed.__contains__)
     with pytest.raises(SettingRefused) as refused:
-        sdk._require()
+        packages.require(packages.GRPC, not_with=packages.NATIVE)
     assert refused.value.setting == "broker_url"
     assert sentence in refused.value.problem
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from service.adapters.rocketmq import packages
 from service.adapters.rocketmq.classic import library
 from service.adapters.rocketmq.classic.crew import Crew
 from service.adapters.rocketmq.classic.half import Half
@@ -46,26 +47,32 @@ def run(program: str, *path: Path) -> str:
 # --- what is missing --------------------------------------------------------------------------------------------------
 
 
+BOTH = {packages.NATIVE.name, packages.GRPC.name}
+
+
 @pytest.mark.parametrize(
     ("installed", "sentence"),
     [
-        ({library.OURS, library.THEIRS}, "takes the place of rocketmq-client-python: `pip uninstall rocketmq-python-"),
+        (
+            BOTH,
+            "takes the place of rocketmq-client-python: `pip uninstall rocketmq-python-",
+        ),
         (set(), "which is not installed: `pip install 'dropgate[rocketmq4]'`"),
     ],
 )
 def test_a_package_that_is_missing_or_displaced_is_said_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, installed: set[str], sentence: str
 ) -> None:
-    monkeypatch.setattr(library, "_installed", installed.__contains__)
+    monkeypatch.setattr(packages, "installed", installed.__contains__)
     with pytest.raises(SettingRefused) as refused:
-        library.require_package()
+        packages.require(packages.NATIVE, not_with=packages.GRPC)
     assert refused.value.setting == "broker_url"
     assert sentence in refused.value.problem
 
 
 def test_a_library_that_is_missing_is_said_in_one_sentence_with_the_remedy(tmp_path: Path) -> None:
     """F48: not at the first sale."""
-    package = Path(str(metadata.distribution(library.OURS).locate_file("rocketmq")))
+    package = Path(str(metadata.distribution(packages.NATIVE.name).locate_file("rocketmq")))
     shutil.copytree(package, tmp_path / "rocketmq", ignore=shutil.ignore_patterns("librocketmq*", "__pycache__"))
     program = """
         from service.bootstrap.adapters import open_transport

@@ -9,11 +9,9 @@ from service.adapters.rocketmq.admin.cursor import TopicCursor
 from service.adapters.rocketmq.admin.settings import AdminSettings
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.cluster import DISCARDED_TOPIC, Cluster
-from service.adapters.rocketmq.remoting.messages import StoredMessage
+from service.adapters.rocketmq.remoting.messages import CHECK_TIMES, StoredMessage
 from service.domain.errors import BrokerRefused
 from service.ports.messaging import DiscardedHalf
-
-CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 
 
 class DiscardedDesk:

@@ -7,11 +7,11 @@ So a question that hangs takes no native thread, of which there is one, and the 
 from __future__ import annotations
 
 from service.adapters.rocketmq.admin.operator import Operator
-from service.adapters.rocketmq.classic.link import UNIQUE_ID, Question
+from service.adapters.rocketmq.classic.link import Question
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.questions import Questions
+from service.adapters.rocketmq.remoting.messages import UNIQUE_ID, StoredMessage
 from service.adapters.rocketmq.remoting.producers import BrokerProducers
-from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerUnavailable
 from service.observability.actions import Action
@@ -54,23 +54,15 @@ class CheckDesk:
             warn(Action.BATCH_IN_DOUBT, topic=self._topic, message_id=question.message_id, why=error.why)
 
     async def _holder(self, question: Question) -> str:
-        """The package does not say which broker asked. Of several, the one that has this very message there: two may
-        have half messages at the same places."""
-        brokers = await self._all()
-        if len(brokers) == 1:
-            return brokers[0]
-        for address in brokers:
-            found = await self._at(address, question.place.commit_log_offset)
-            if found == question.message_id:
-                return address
-        raise BrokerUnavailable(self._topic, f"no broker that answers has half message {question.message_id}")
+        """The package does not say which broker asked."""
 
-    async def _at(self, address: str, commit_log_offset: int) -> str | None:
-        try:
-            message = await BrokerQueues(self._operator.client, address).view(commit_log_offset)
-        except BrokerUnavailable:
-            return None
-        return message.properties.get(UNIQUE_ID) if message is not None else None
+        def is_it(message: StoredMessage) -> bool:
+            return message.properties.get(UNIQUE_ID) == question.message_id
+
+        found = await self._operator.cluster.holder(await self._all(), question.place.commit_log_offset, is_it)
+        if found is None:
+            raise BrokerUnavailable(self._topic, f"no broker that answers has half message {question.message_id}")
+        return found
 
     async def _all(self) -> tuple[str, ...]:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from service.adapters.rocketmq.classic.bounds import ConsumerBounds
 from service.adapters.rocketmq.classic.child import Child
 from service.adapters.rocketmq.classic.frames import Begin, Message
-from service.adapters.rocketmq.classic.group import Ear, Group, Prepared
+from service.adapters.rocketmq.classic.group import Ear, Group, Look, Prepared
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.classic.standstill import Queue, Standstill
 from service.domain.errors import BrokerUnavailable
@@ -90,7 +90,8 @@ class ChildKeeper:
             done, _ = await asyncio.wait({child.ended}, timeout=self._bounds.probe_every_s)
             if done:
                 return child.ended.result()
-            ears, now_s = await self._group.ears(child.client), self._now_s()
+            looks, now_s = await self._group.look(child.client), self._now_s()
+            ears = {look.ear for look in looks}
             self._alive_s = now_s if Ear.HEARS in ears else self._alive_s
             known_s = now_s if Ear.UNKNOWN not in ears else known_s
             heard_s = now_s if Ear.MUTE not in ears else heard_s
@@ -98,12 +99,14 @@ class ChildKeeper:
                 return f"a broker has not known it for {now_s - known_s:.1f} s"
             if now_s - heard_s >= self._bounds.mute_after_s:
                 return f"it has not answered a broker for {now_s - heard_s:.1f} s"
-            if stuck := await self._stuck(child, standstill):
+            if stuck := await self._stuck(looks, standstill):
                 return f"it reads no more of {', '.join(f'{topic} {number}' for _, topic, number in stuck)}"
 
-    async def _stuck(self, child: Child, standstill: Standstill) -> Sequence[Queue]:
+    async def _stuck(self, looks: Sequence[Look], standstill: Standstill) -> Sequence[Queue]:
+        if any(look.ear in {Ear.AWAY, Ear.MUTE} for look in looks):
+            return ()
+        states = [state for look in looks for state in look.queues if self._has_room(state.queue)]
         try:
-            states = [it for it in await self._group.queues_of(child.client) if self._has_room(it.queue)]
             read_to = await asyncio.gather(*map(self._group.read_to, states))
         except BrokerUnavailable:
             return ()
@@ -144,7 +147,7 @@ class ChildKeeper:
         """By one broker at least: another may be away for good."""
         try:
             async with asyncio.timeout(within_s):
-                while Ear.HEARS not in (ears := await self._group.ears(child.client)) or Ear.UNKNOWN in ears:
+                while not _is_listed(await self._group.look(child.client)):
                     if child.ended.done():
                         raise BrokerUnavailable(self._group.name, child.ended.result())
                     await asyncio.sleep(LISTED_EVERY_S)
@@ -167,3 +170,8 @@ class ChildKeeper:
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _is_listed(looks: Sequence[Look]) -> bool:
+    ears = {look.ear for look in looks}
+    return Ear.HEARS in ears and Ear.UNKNOWN not in ears

@@ -18,6 +18,7 @@ from service.adapters.rocketmq.classic.frames import Message
 from service.adapters.rocketmq.classic.level_desk import LevelDesk
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.remoting.consumers import DEAD_LEVEL, BrokerConsumers, Membership, QueueState
+from service.adapters.rocketmq.remoting.messages import UNIQUE_ID, StoredMessage
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.adapters.rocketmq.remoting.routes import TopicPart
 from service.domain.errors import BrokerRefused, BrokerUnavailable
@@ -41,6 +42,14 @@ class Ear(Enum):
     """It has, and got no answer from it."""
     AWAY = auto()
     """The broker cannot be asked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """At one broker. `queues`: those of its that the client has, where the two hear each other."""
+
+    ear: Ear
+    queues: Sequence[QueueState] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,17 +133,9 @@ class Group:
 
     # --- signs of life, offsets ---------------------------------------------------------------------------------------
 
-    async def ears(self, whose: str) -> Sequence[Ear]:
-        """Of each broker, for the client whose id ends so."""
-        return await asyncio.gather(*(self._ear(broker, whose) for broker in self._brokers()))
-
-    async def queues_of(self, whose: str) -> Sequence[QueueState]:
-        """Those that the client has, at all brokers. BrokerUnavailable."""
-        found: list[QueueState] = []
-        for broker in self._brokers():
-            client_id = await self._client_id(broker, whose)
-            found += await broker.states(self.name, client_id) if client_id is not None else ()
-        return found
+    async def look(self, whose: str) -> Sequence[Look]:
+        """At each broker, for the client whose id ends so."""
+        return await asyncio.gather(*(self._look(broker, whose) for broker in self._brokers()))
 
     async def read_to(self, state: QueueState) -> int | None:
         """How far the client has read this queue. None: to its end."""
@@ -152,18 +153,17 @@ class Group:
         """As far as the client knows itself to be; it would store that within 5 s. Never back: another may be ahead."""
         await asyncio.gather(*(self._store_at(broker, whose) for broker in self._brokers()))
 
-    async def _ear(self, broker: BrokerConsumers, whose: str) -> Ear:
+    async def _look(self, broker: BrokerConsumers, whose: str) -> Look:
         try:
             client_id = await self._client_id(broker, whose)
         except BrokerUnavailable:
-            return Ear.AWAY
+            return Look(ear=Ear.AWAY)
         if client_id is None:
-            return Ear.UNKNOWN
+            return Look(ear=Ear.UNKNOWN)
         try:
-            await broker.states(self.name, client_id)
+            return Look(ear=Ear.HEARS, queues=await broker.states(self.name, client_id))
         except BrokerUnavailable:
-            return Ear.MUTE
-        return Ear.HEARS
+            return Look(ear=Ear.MUTE)
 
     async def _client_id(self, broker: BrokerConsumers, whose: str) -> str | None:
         members = await broker.members(self.name)
@@ -196,18 +196,18 @@ class Group:
         await broker.send_back(self.name, self.topic, message.offset, DEAD_LEVEL)
 
     async def _holder(self, message: Message) -> BrokerConsumers:
-        """The package says where in a broker's commit log a message lies, and not in whose: of several each is asked
-        what it has there."""
-        brokers = self._brokers()
-        if len(brokers) == 1:
-            return brokers[0]
-        for broker in brokers:
-            with suppress(BrokerUnavailable):
-                found = await BrokerQueues(self._client, broker.address).view(message.offset)
-                if found is not None and message.message_id in {found.physical_id, found.properties.get("UNIQ_KEY")}:
-                    return broker
-        raise BrokerUnavailable(self._short_group, f"no broker that answers has message {message.message_id}")
+        """The package says where in a broker's commit log a message lies, and not in whose."""
+
+        def is_it(stored: StoredMessage) -> bool:
+            return message.message_id in {stored.physical_id, stored.properties.get(UNIQUE_ID)}
+
+        found = await self._cluster.holder(self._addresses(), message.offset, is_it)
+        if found is None:
+            raise BrokerUnavailable(self._short_group, f"no broker that answers has message {message.message_id}")
+        return BrokerConsumers(self._client, found)
+
+    def _addresses(self) -> Sequence[str]:
+        return sorted({part.address for part in self._parts})
 
     def _brokers(self) -> Sequence[BrokerConsumers]:
-        addresses = sorted({part.address for part in self._parts})
-        return [BrokerConsumers(self._client, address) for address in addresses]
+        return [BrokerConsumers(self._client, address) for address in self._addresses()]

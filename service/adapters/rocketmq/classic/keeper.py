@@ -132,10 +132,10 @@ class Keeper:
                 await self._until_known(client, full)
         except TimeoutError:
             why = f"no broker knew our client within {self._settings.start_timeout_s:g} s"
-            await self._abandon(client, full)
+            self._abandon(client, full)
             raise BrokerUnavailable(topic, why) from None
         except BaseException:
-            await self._abandon(client, full)
+            self._abandon(client, full)
             raise
         self._known_s = self._alive_s = time.monotonic()
 
@@ -230,7 +230,7 @@ class Keeper:
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
-    async def _abandon(self, client: Client, topic: str) -> None:
+    def _abandon(self, client: Client, topic: str) -> None:
         """The topic is not open, and with it no other of the client's may stay half open."""
         self._desks.pop(topic, None)
         if self._client is client and not self._desks:

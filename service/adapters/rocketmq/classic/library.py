@@ -11,36 +11,15 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-from importlib import metadata
 from typing import Any
 
+from service.adapters.rocketmq import packages
 from service.domain.errors import SettingRefused
 
-OURS, THEIRS = "rocketmq-client-python", "rocketmq-python-client"
-INSTALL = "pip install 'dropgate[rocketmq4]'"
 BUILDS = "github.com/apache/rocketmq-client-cpp, releases"
 
 
-def _installed(name: str) -> bool:
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def require_package() -> None:
-    """Both clients install the import package `rocketmq`: where both are, one has overwritten the other."""
-    if _installed(THEIRS):
-        raise SettingRefused(
-            "broker_url",
-            f"{THEIRS} is installed and takes the place of {OURS}: `pip uninstall {THEIRS}`, then `{INSTALL}`",
-        )
-    if not _installed(OURS):
-        raise SettingRefused("broker_url", f"rocketmq4 needs {OURS}, which is not installed: `{INSTALL}`")
-
-
-require_package()
+packages.require(packages.NATIVE, not_with=packages.GRPC)
 
 try:
     from rocketmq.ffi import (
@@ -60,12 +39,15 @@ except (ImportError, OSError, AttributeError, NotImplementedError) as error:
 COMMIT, ROLLBACK, UNKNOWN = 0, 1, 2
 """What a native caller takes for an answer."""
 OK = 0
+SIGNING_CHANNEL = b"ALIYUN"
+"""Without one the package signs nothing at all."""
 
 __all__ = [
     "COMMIT",
     "NO_LOG",
     "OK",
     "ROLLBACK",
+    "SIGNING_CHANNEL",
     "UNKNOWN",
     "CheckBackFunction",
     "LocalTransaction",
@@ -125,9 +107,8 @@ def configure(client: int, *, name_servers: str, instance: str, credentials: tup
     require(dll.SetProducerNameServerAddress(client, name_servers.encode()), "name servers")
     require(dll.SetProducerInstanceName(client, instance.encode()), "instance")
     if credentials is not None:
-        # Without a channel it signs nothing at all.
         access_key, secret_key = (it.encode() for it in credentials)
-        require(dll.SetProducerSessionCredentials(client, access_key, secret_key, b"ALIYUN"), "credentials")
+        require(dll.SetProducerSessionCredentials(client, access_key, secret_key, SIGNING_CHANNEL), "credentials")
 
 
 def property_of(message: Any, name: str) -> str:

@@ -21,11 +21,11 @@ from service.adapters.rocketmq.classic import library, properties
 from service.adapters.rocketmq.classic.half import Half
 from service.adapters.rocketmq.classic.library import NativeFailure, dll
 from service.adapters.rocketmq.classic.settings import ClassicSettings
+from service.adapters.rocketmq.remoting.messages import CHECK_TIMES, UNIQUE_ID
 from service.adapters.rocketmq.remoting.producers import HalfPlace
 from service.domain.check_back import Verdict
 from service.ports.messaging import OutgoingMessage
 
-CHECK_TIMES, UNIQUE_ID = "TRANSACTION_CHECK_TIMES", "UNIQ_KEY"
 TOO_MUCH = "x" * 33_000
 """As a property: no broker stores a message with more than 32 KiB of them."""
 NATIVE = {Verdict.COMMIT: library.COMMIT, Verdict.ROLLBACK: library.ROLLBACK, Verdict.UNKNOWN: library.UNKNOWN}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from service.adapters.rocketmq.classic.checks import CheckDesk
 from service.adapters.rocketmq.classic.half import Half
@@ -11,6 +10,7 @@ from service.adapters.rocketmq.classic.keeper import Open
 from service.adapters.rocketmq.classic.library import NativeFailure
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.outgoing import type_of
+from service.adapters.rocketmq.under_way import UnderWay
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.observability.actions import Action
@@ -29,30 +29,17 @@ class ClassicProducer:
         self.desk = desk
         self._open = open_
         self._settings = settings
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._under_way = UnderWay()
 
     async def transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
         type_of(message, half=True)
         require_sendable(message)
-        self._under_way += 1
-        self._idle.clear()
-        try:
+        with self._under_way.one_more():
             return await self._transact(message, decide)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
 
     async def close(self) -> None:
         """Transactions under way end, within a bound; what is cut off there is asked about later."""
-        await asyncio.gather(self._until_idle(), self.desk.questions.close())
-
-    async def _until_idle(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.close_timeout_s):
-                await self._idle.wait()
+        await asyncio.gather(self._under_way.until_none(self._settings.close_timeout_s), self.desk.questions.close())
 
     async def _transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
         half = Half(self._settings.decide_timeout_s)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from service.adapters.rocketmq.admin.topics import TopicDesk
+from service.adapters.rocketmq.admin.topics import MAKES, TopicDesk
 from service.adapters.rocketmq.classic.keeper import Client, Open
 from service.adapters.rocketmq.classic.level_desk import LevelDesk
 from service.adapters.rocketmq.classic.library import NativeFailure
@@ -43,7 +43,7 @@ class TypeDesk:
             full = self._settings.full(topic)
             found = frozenset(it.topics[full].type for it in await self._topics.look() if full in it.topics)
             if not found:
-                raise BrokerRefused(topic, "no such topic: `dropgate topics create` makes it")
+                raise BrokerRefused(topic, f"no such topic: {MAKES}")
             self._known[topic] = found
         return frozenset(self._wanted.get(topic, it) if it == UNTYPED else it for it in self._known[topic])
 

@@ -17,6 +17,7 @@ from service.adapters.rocketmq.classic.producer import ClassicProducer
 from service.adapters.rocketmq.classic.publisher import ClassicPublisher, TypeDesk
 from service.adapters.rocketmq.classic.settings import ClassicSettings
 from service.adapters.rocketmq.own_process import require_process
+from service.adapters.rocketmq.watch import Watch
 from service.domain.errors import BrokerUnavailable
 from service.ports.messaging import Backlog, CheckBack, Consumer, Publisher, Topic, TopicType, TransactionalProducer
 
@@ -40,17 +41,16 @@ class ClassicTransport(Operator):
         self._producers: dict[str, ClassicProducer] = {}
         self._opening = asyncio.Lock()
         self._keeper: Keeper | None = None
-        self._failed: asyncio.Future[None] | None = None
+        self._watch = Watch()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Connects to nothing yet: a broker that is away is said by `missing`, and by what asks for a client."""
         self._pid = os.getpid()
         self._keeper = Keeper(self._settings, self)
-        self._failed = asyncio.get_running_loop().create_future()
         keeping = asyncio.create_task(self._keeper.keep(), name="rocketmq4: keep")
-        keeping.add_done_callback(self._keeper_ended)
-        self._tasks = [keeping, asyncio.create_task(self._watch(self._failed), name="rocketmq4: watch")]
+        self._watch.over(keeping)
+        self._tasks = [keeping, self._watch.start("rocketmq4: watch")]
 
     def background(self) -> Sequence[asyncio.Task[None]]:
         """One for all clients, also for those to come: it ends when the keeper of one does."""
@@ -95,7 +95,7 @@ class ClassicTransport(Operator):
             group,
             invisible_s=invisible_s,
             fifo=fifo,
-            on_keeper=self._keep_with,
+            on_keeper=self._watch.over,
         )
 
     async def create_topics(self, topics: Sequence[Topic]) -> None:
@@ -140,14 +140,3 @@ class ClassicTransport(Operator):
 
     async def _client(self) -> Client:
         return await self._started().client()
-
-    def _keep_with(self, keeper: asyncio.Task[None]) -> None:
-        keeper.add_done_callback(self._keeper_ended)
-
-    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
-        if keeper.cancelled() or self._failed is None or self._failed.done():
-            return
-        self._failed.set_exception(keeper.exception() or AssertionError("a client's keeper ended by itself"))
-
-    async def _watch(self, failed: asyncio.Future[None]) -> None:
-        await failed

@@ -31,8 +31,6 @@ PR_SET_PDEATHSIG = 1
 CONSUME_SUCCESS = 0
 SAID_BYTES_MAX = 64 * 1024
 """Of what this process may write into a file: a traceback, and whatever the package prints."""
-SIGNING_CHANNEL = b"ALIYUN"
-"""Without one the package signs nothing at all."""
 
 
 class Worker:
@@ -71,7 +69,7 @@ class Worker:
     def _start(self, begin: Begin) -> None:
         from rocketmq.ffi import MSG_CALLBACK_FUNC, MessageModel  # noqa: PLC0415 - what is missing is said to the parent
 
-        from service.adapters.rocketmq.classic.library import NO_LOG, dll, require  # noqa: PLC0415
+        from service.adapters.rocketmq.classic.library import NO_LOG, SIGNING_CHANNEL, dll, require  # noqa: PLC0415
 
         client = dll.CreatePushConsumer(begin.group.encode())
         dll.SetPushConsumerMaxCacheMessageSize.argtypes = [ctypes.c_void_p, ctypes.c_int]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -16,6 +15,7 @@ from service.adapters.rocketmq.grpc.session import Session
 from service.adapters.rocketmq.grpc.settings import GrpcSettings
 from service.adapters.rocketmq.grpc.wire import Half
 from service.adapters.rocketmq.outgoing import lanes, type_of
+from service.adapters.rocketmq.under_way import UnderWay
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import Decide, OutgoingMessage, TopicType
@@ -29,31 +29,18 @@ class GrpcProducer:
         self.session = session
         self.desk = desk
         self._settings = settings
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._under_way = UnderWay()
 
     async def transact(self, message: OutgoingMessage, decide: Decide) -> Verdict:
-        self._under_way += 1
-        self._idle.clear()
-        try:
+        with self._under_way.one_more():
             half = await self._send_half(message)
             verdict = await decide()
             await end_half(self.session, half, verdict, asked=False)
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._idle.set()
         return verdict
 
     async def close(self) -> None:
         """Transactions under way end, within a bound; what is cut off there is asked about later."""
-        await asyncio.gather(self._until_idle(), self.desk.questions.close())
-
-    async def _until_idle(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.close_timeout_s):
-                await self._idle.wait()
+        await asyncio.gather(self._under_way.until_none(self._settings.close_timeout_s), self.desk.questions.close())
 
     async def _send_half(self, message: OutgoingMessage) -> Half:
         endpoints, entry = await send(self.session, self._settings, message, half=True)

@@ -8,15 +8,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from importlib import metadata
 from types import ModuleType
 
+from service.adapters.rocketmq import packages
 from service.domain.errors import SettingRefused
 from service.observability.actions import Action
 from service.observability.log import warn
 
-OURS, THEIRS = "rocketmq-python-client", "rocketmq-client-python"
-INSTALL = "pip install 'dropgate[rocketmq5]'"
+OURS = packages.GRPC
 LOG_MODULE = "rocketmq.v5.log.log_config"
 LOG_EVERY_S = 10.0
 """The package's complaints come in floods while a broker is away; our own lines say what follows from them."""
@@ -37,7 +36,7 @@ class _Forward(logging.Handler):
             return
         self._next_s = now_s + LOG_EVERY_S
         why = record.getMessage().partition("\n")[0]
-        warn(Action.LOOP_FAILED, loop=OURS, why=why, left_out=self._left_out)
+        warn(Action.LOOP_FAILED, loop=OURS.name, why=why, left_out=self._left_out)
         self._left_out = 0
 
 
@@ -51,7 +50,7 @@ def _without_log_files() -> None:
     """At import the package makes a folder in the user's home and opens a log file there: no home, no start. Its
     logger is the only thing in the module that does so, and ours is there first."""
     module = ModuleType(LOG_MODULE)
-    logger = _Logger(OURS, logging.WARNING)
+    logger = _Logger(OURS.name, logging.WARNING)
     logger.addHandler(_Forward())
     vars(module)["logger"] = logger
     sys.modules[LOG_MODULE] = module
@@ -63,26 +62,7 @@ def _is_told_otherwise(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], RpcError))
 
 
-def _installed(name: str) -> bool:
-    try:
-        metadata.distribution(name)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
-
-
-def _require() -> None:
-    """Both clients install the import package `rocketmq`: where both are, one has overwritten the other."""
-    if _installed(THEIRS):
-        raise SettingRefused(
-            "broker_url",
-            f"{THEIRS} is installed and takes the place of {OURS}: `pip uninstall {THEIRS}`, then `{INSTALL}`",
-        )
-    if not _installed(OURS):
-        raise SettingRefused("broker_url", f"rocketmq5 needs {OURS}, which is not installed: `{INSTALL}`")
-
-
-_require()
+packages.require(OURS, not_with=packages.NATIVE)
 _without_log_files()
 
 try:
@@ -93,7 +73,7 @@ try:
     from rocketmq.v5.client.connection import RpcClient, RpcEndpoints
     from rocketmq.v5.util import MessageIdCodec, Misc
 except ImportError as error:
-    raise SettingRefused("broker_url", f"{OURS} cannot be imported ({error}): `{INSTALL}` again") from error
+    raise SettingRefused("broker_url", f"{OURS.name} cannot be imported ({error}): `{OURS.install}` again") from error
 
 logging.getLogger("concurrent.futures").addFilter(_is_told_otherwise)
 

@@ -20,6 +20,7 @@ from service.adapters.rocketmq.grpc.wire import Subscriber
 from service.adapters.rocketmq.own_process import require_process
 from service.adapters.rocketmq.remoting.client import host_and_port
 from service.adapters.rocketmq.remoting.routes import NoBroker
+from service.adapters.rocketmq.watch import Watch
 from service.domain.errors import BrokerRefused, BrokerUnavailable, CannotStart
 from service.ports.messaging import (
     CheckBack,
@@ -45,7 +46,7 @@ class GrpcTransport(Operator):
         self._consumers: list[GrpcConsumer] = []
         self._publishing: Session | None = None
         self._opening, self._opening_publisher = asyncio.Lock(), asyncio.Lock()
-        self._failed: asyncio.Future[None] | None = None
+        self._watch = Watch()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -54,8 +55,7 @@ class GrpcTransport(Operator):
         if self._settings.tls_ca is not None:
             os.environ[GRPC_ROOTS] = str(self._settings.tls_ca)
         self._pid = os.getpid()
-        self._failed = asyncio.get_running_loop().create_future()
-        self._tasks = [asyncio.create_task(self._watch(self._failed), name="rocketmq5: watch")]
+        self._tasks = [self._watch.start("rocketmq5: watch")]
 
     def background(self) -> Sequence[asyncio.Task[None]]:
         """One for all clients, also for those to come: it ends when the keeper of one does."""
@@ -128,7 +128,7 @@ class GrpcTransport(Operator):
         session = Session(name, make, self._settings, self._require_broker)
         await session.open()
         keeper = asyncio.create_task(session.keep(), name=name)
-        keeper.add_done_callback(self._keeper_ended)
+        self._watch.over(keeper)
         self._sessions[session] = keeper
         return session
 
@@ -169,16 +169,6 @@ class GrpcTransport(Operator):
 
     async def _types(self, session: Session, topic: str) -> frozenset[str]:
         return wire.types_of(await session.link.learn(self._settings.full(topic)))
-
-    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
-        if keeper.cancelled() or self._failed is None or self._failed.done():
-            return
-        self._failed.set_exception(keeper.exception() or AssertionError("a client's keeper ended by itself"))
-
-    async def _watch(self, failed: asyncio.Future[None]) -> None:
-        await failed
-
-    # --- what is missing ----------------------------------------------------------------------------------------------
 
     async def _connects(self, address: str) -> bool:
         try:

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.adapters.rocketmq.admin.topics import MAKES
 from service.adapters.rocketmq.grpc.sdk import MessageIdCodec, Misc, RpcEndpoints, definition, protocol
+from service.adapters.rocketmq.remoting.messages import CHECK_TIMES
 from service.domain.check_back import Verdict
 from service.domain.errors import BrokerRefused, BrokerUnavailable
 from service.ports.messaging import CheckRequest, Delivery, OutgoingMessage, TopicType
@@ -28,16 +30,14 @@ TRY_AGAIN = frozenset(
     }
 )
 """Among those: not our doing."""
-MADE_BY = "`dropgate topics create` makes it"
 MISSING = {
-    Code.TOPIC_NOT_FOUND: f"no such topic: {MADE_BY}",
-    Code.CONSUMER_GROUP_NOT_FOUND: f"no such group: {MADE_BY}",
+    Code.TOPIC_NOT_FOUND: f"no such topic: {MAKES}",
+    Code.CONSUMER_GROUP_NOT_FOUND: f"no such group: {MAKES}",
 }
 RESOLUTIONS = {
     Verdict.COMMIT: definition.TransactionResolution.COMMIT,
     Verdict.ROLLBACK: definition.TransactionResolution.ROLLBACK,
 }
-CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 SYSTEM_PROPERTIES = frozenset({"__transactionId__", CHECK_TIMES})
 """What brokers of 5.x leave among the sender's own properties."""
 DELAY_STEP_MS = 1000

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from service.adapters.rocketmq.remoting.admin import BrokerAdmin
 from service.adapters.rocketmq.remoting.client import RemotingClient
 from service.adapters.rocketmq.remoting.messages import StoredMessage, parse_physical_id
 from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.adapters.rocketmq.remoting.routes import NameServers
-from service.domain.errors import BrokerRefused
+from service.domain.errors import BrokerRefused, BrokerUnavailable
 
 DISCARDED_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -45,6 +46,18 @@ class Cluster:
             raise BrokerRefused(queues.address, f"{physical_id} is not the id of a discarded half message")
         await queues.resume_check(physical_id)
         return message
+
+    async def holder(self, addresses: Sequence[str], offset: int, is_it: Callable[[StoredMessage], bool]) -> str | None:
+        """Which of these brokers has the message at this place of its commit log: two may have messages at the same
+        places. One alone is not asked. None: none that answers has it."""
+        if len(addresses) == 1:
+            return addresses[0]
+        for address in addresses:
+            with suppress(BrokerUnavailable):
+                found = await BrokerQueues(self._client, address).view(offset)
+                if found is not None and is_it(found):
+                    return address
+        return None
 
     async def _place(self, physical_id: str) -> tuple[BrokerQueues, int]:
         """An id names a host: only those that the name servers know are asked."""

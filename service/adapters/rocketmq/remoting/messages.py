@@ -19,6 +19,7 @@ ZLIB = frozenset({0, 3})
 COMPRESSIONS = {1: "LZ4", 2: "ZSTD"}
 NAME_END, PROPERTY_END = "\x01", "\x02"
 REAL_TOPIC, KEYS, KEY_END = "REAL_TOPIC", "KEYS", " "
+CHECK_TIMES, UNIQUE_ID = "TRANSACTION_CHECK_TIMES", "UNIQ_KEY"
 PHYSICAL_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 """An IPv4 or IPv6 address, a port, an offset."""
 
