@@ -37,7 +37,8 @@ REPLAY_ITEMS = Counter(
 )
 CONSUMERS_REPLACED = Counter(
     "dropgate_rocketmq4_consumers_replaced_total",
-    "Native consumers that died, fell silent or were unknown to a broker. Alarm if it grows for minutes",
+    "Native consumers that died, fell silent, were unknown to a broker or left a queue unread. "
+    "Alarm if it grows for minutes",
     ["group"],
 )
 MESSAGES = Counter("dropgate_messages_total", "Messages settled by a consumer group, by outcome", ["group", "outcome"])
