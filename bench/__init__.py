@@ -1,0 +1,1 @@
+"""How fast Dropgate is, beside what else one could do: `dropgate bench`. Nothing of the product imports this."""
