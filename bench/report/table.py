@@ -1,0 +1,241 @@
+"""What a run found, as tables for a terminal, and as plain text where there is none."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import median
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from bench.figures import Latency, Measure, Unit, Usage
+from bench.report.goals import Judged, Verdict, judge_all
+from bench.report.groups import Group, Key, groups_of, spread_of
+from bench.report.run import Run
+from bench.report.sources import Found
+from bench.report.words import BROKEN, FAULTS, NONE, number, spread
+from bench.subjects import floor_of
+from service.cli.output import facts_table, table
+
+UNITS: tuple[Unit, ...] = ("requests", "reservations", "messages", "orders", "rows")
+"""In the order of their columns; another unit comes after them."""
+
+TITLES = {
+    Measure.FLOOR: "Floors: what anything must cost on this machine",
+    Measure.ACCEPT: "Accepted, at full speed",
+    Measure.ACCEPT_AT_RATE: "Accepted, at a rate set by a clock",
+    Measure.REJECT: "Refused: sold out",
+    Measure.DRAIN: "Orders drained into SQL",
+    Measure.PAYMENT: "Payments",
+    Measure.EXPIRY: "Unpaid orders cancelled and back on sale",
+    Measure.RUSH: "A rush for few units",
+    Measure.HOSTILE: "Among hostile clients",
+    Measure.SOAK: "Over a long time",
+}
+
+_LATENCIES: dict[str, Callable[[Latency], float]] = {
+    "p50 ms": lambda latency: latency.p50_ms,
+    "p99 ms": lambda latency: latency.p99_ms,
+    "p99.9 ms": lambda latency: latency.p999_ms,
+}
+_MARKS = {
+    Verdict.MET: Text("✓", style="green"),
+    Verdict.MISSED: Text(BROKEN, style="bold red"),
+    Verdict.NOT_MEASURED: Text(NONE),
+}
+UNBOUNDED = 10_000
+"""Characters: wider than any table, so that asking for its width never narrows it."""
+
+
+def tables(run: Run) -> Iterator[Table]:
+    """All of them, in the order in which they are read; none is empty."""
+    groups = groups_of(run.figures)
+    yield facts_table("The run", _about(run))
+    for measure in Measure:
+        of_it = [group for group in groups if group.key.measure is measure]
+        if of_it:
+            yield measure_table(measure, of_it, groups)
+    if run.facts:
+        yield _facts(run)
+    if any(figure.usage for figure in run.figures):
+        yield usage_table(groups)
+    if any(figure.note for figure in run.figures):
+        yield notes_table(groups)
+    yield goals_table(judge_all(run))
+
+
+def show(run: Run, console: Console) -> None:
+    """A table wider than the terminal runs over its lines: a number that is cut off would be another number."""
+    for each in tables(run):
+        print_whole(each, console)
+
+
+def print_whole(made: Table, console: Console) -> None:
+    width = _whole(made, console) if not console.is_terminal else max(console.width, _least(made, console))
+    console.print(made, width=width, crop=False, no_wrap=True, overflow="ignore")
+
+
+def plain(made: Iterable[Table]) -> str:
+    """Without colours, as wide as it must be, without spaces at the ends of lines."""
+    console = Console(file=io.StringIO(), width=UNBOUNDED, color_system=None, force_terminal=False)
+    with console.capture() as caught:
+        for each in made:
+            print_whole(each, console)
+    return "\n".join(line.rstrip() for line in caught.get().splitlines()) + "\n"
+
+
+def _whole(made: Table, console: Console) -> int:
+    return Measurement.get(console, console.options.update(width=UNBOUNDED), made).maximum
+
+
+def _least(made: Table, console: Console) -> int:
+    return Measurement.get(console, console.options.update(width=UNBOUNDED), made).minimum
+
+
+def _about(run: Run) -> dict[str, object]:
+    return {
+        "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC",
+        "machine": run.machine,
+        "repeats": f"{run.repeats}; a figure is the median (least–most), an audit the worst",
+        **dict(sorted(run.versions.items())),
+    }
+
+
+def measure_table(measure: Measure, of_it: Sequence[Group], all_groups: Sequence[Group]) -> Table:
+    """One row a subject and number of clients; a column for each unit, so that none is read as another."""
+    units = units_of(of_it)
+    floors = [times_floor(group, all_groups) for group in of_it]
+    paced = any(group.key.pace for group in of_it)
+    audited = any(group.audits for group in of_it)
+    left = ["subject", *(["pace"] if paced else [])]
+    right = [
+        "clients",
+        *(f"{unit}/s" for unit in units),
+        *(["× floor"] if any(floors) else []),
+        *_LATENCIES,
+        *(FAULTS if audited else ()),
+    ]
+    made = table(TITLES[measure], [*left, *right], (), right=right, whole_words=left)
+    for group, floor in zip(of_it, floors, strict=True):
+        made.add_row(
+            *_start(group.key, paced),
+            *(spread(group.rates) if unit == group.key.unit else "" for unit in units),
+            *([floor] if any(floors) else []),
+            *(spread(group.latency_ms(rank)) for rank in _LATENCIES.values()),
+            *(_faults(group) if audited else ()),
+        )
+    made.caption = _floors_named(measure, of_it) if any(floors) else None
+    made.caption_justify = "left"
+    return made
+
+
+def units_of(groups: Iterable[Group]) -> list[Unit]:
+    """Those that occur, the known ones first."""
+    occurring = {group.key.unit for group in groups}
+    return [unit for unit in UNITS if unit in occurring] + sorted(occurring.difference(UNITS))
+
+
+def times_floor(group: Group, all_groups: Iterable[Group]) -> str:
+    """Of its floor at the same number of clients; "" where there is none. A drain has no clients: the best floor."""
+    measure, floor = group.key.measure, floor_of(group.key.subject, group.key.measure)
+    rates = [
+        other.rate_per_s
+        for other in all_groups
+        if (other.key.subject, other.key.measure) == (floor, Measure.FLOOR)
+        and (measure is Measure.DRAIN or other.key.clients == group.key.clients)
+    ]
+    return f"{group.rate_per_s / max(rates):.2f}" if rates and max(rates) > 0 else ""
+
+
+def _floors_named(measure: Measure, groups: Iterable[Group]) -> str:
+    floors = (floor_of(group.key.subject, measure) for group in groups)
+    named = " or ".join(dict.fromkeys(floor for floor in floors if floor is not None))
+    return f"× floor: of {named}" + (", at its best" if measure is Measure.DRAIN else ", with as many clients")
+
+
+def _start(key: Key, paced: bool) -> Iterator[str]:
+    yield key.subject
+    if paced:
+        yield key.pace or NONE
+    yield f"{key.clients:,}"
+
+
+def _faults(group: Group) -> Iterator[Text]:
+    """A count that should be none is marked, so that it is seen without colours too."""
+    for count in FAULTS.values():
+        found = group.worst(count)
+        text = NONE if found is None else f"{BROKEN} {found:,}" if found else "0"
+        yield Text(text, style="bold red" if found else "")
+
+
+def _facts(run: Run) -> Table:
+    values: dict[tuple[str, str, str], list[float]] = {}
+    for fact in run.facts:
+        values.setdefault((fact.subject, fact.name, fact.unit), []).append(fact.value)
+    rows = [(subject, name, spread(spread_of(them)), unit) for (subject, name, unit), them in values.items()]
+    columns = ("subject", "what", "value", "unit")
+    return table("Single numbers", columns, rows, right=("value",), whole_words=("subject", "what", "unit"))
+
+
+def usage_table(groups: Iterable[Group]) -> Table:
+    """By process: the median of the cores that it used, and the most memory that it had in any repeat."""
+    columns, right = ("subject", "measure", "process", "clients", "cores", "MB"), ("clients", "cores", "MB")
+    made = table("What processes used", columns, (), right=right, whole_words=columns[:3])
+    for group in groups:
+        for process, used in _by_process(group).items():
+            cores, most = median(usage.cores for usage in used), max(usage.resident_mb for usage in used)
+            subject, measure = group.key.subject, group.key.measure
+            made.add_row(
+                subject, measure, process, f"{group.key.clients:,}", f"{cores:.2f}", f"{most:,.1f}" if most else NONE
+            )
+    return made
+
+
+def notes_table(groups: Iterable[Group]) -> Table:
+    """What is to be known of a figure beside its numbers, each said once."""
+    columns = ("subject", "measure", "clients", "note")
+    made = table("Notes", columns, (), right=("clients",), whole_words=("subject", "measure"))
+    for group in groups:
+        for note in dict.fromkeys(figure.note for figure in group.figures if figure.note):
+            made.add_row(group.key.subject, group.key.measure, f"{group.key.clients:,}", note)
+    return made
+
+
+def _by_process(group: Group) -> dict[str, list[Usage]]:
+    found: dict[str, list[Usage]] = {}
+    for figure in group.figures:
+        for usage in figure.usage:
+            found.setdefault(usage.process, []).append(usage)
+    return found
+
+
+def goals_table(judged: Sequence[Judged]) -> Table:
+    counts = ", ".join(f"{sum(it.verdict is verdict for it in judged)} {verdict}" for verdict in Verdict if judged)
+    columns = ("", "goal", "wanted", "found", "held against", "ratio")
+    made = table(f"Goals: {counts}", columns, (), right=("ratio",), whole_words=columns[:5])
+    for it in judged:
+        made.add_row(_MARKS[it.verdict], it.goal.what, it.goal.wanted, _found(it.found), _against(it), _ratio(it))
+    return made
+
+
+def _found(found: Found | None) -> str:
+    if found is None:
+        return "not measured"
+    return f"{number(found.value)} {found.unit}{f', {found.of}' if found.of else ''}"
+
+
+def _against(judged: Judged) -> str:
+    """The other number; the bound itself where there is no other."""
+    if judged.beside is not None:
+        return _found(judged.beside)
+    if judged.limit is None:
+        return "not measured" if judged.found is not None else NONE
+    return number(judged.limit)
+
+
+def _ratio(judged: Judged) -> str:
+    found, beside = judged.found, judged.beside
+    return f"{found.value / beside.value:.2f}" if found and beside and beside.value > 0 else ""

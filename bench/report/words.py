@@ -1,0 +1,41 @@
+"""How numbers are written, in tables and pictures alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.figures import Audit
+from bench.report.groups import Group, Spread
+
+NONE = "–"
+BROKEN = "✗"
+
+FAULTS: dict[str, Callable[[Audit], int]] = {
+    "oversold": lambda audit: audit.oversold,
+    "lost": lambda audit: audit.lost,
+    "in doubt": lambda audit: audit.in_doubt,
+}
+"""What an audit must not find, in the words of every table."""
+
+
+def number(value: float) -> str:
+    """About three digits that count: 12,300, 86.4, 2.35."""
+    size = abs(value)
+    if size >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def spread(found: Spread | None) -> str:
+    """The median, and from the least to the most where these differ."""
+    if found is None:
+        return NONE
+    if found.least == found.most:
+        return number(found.median)
+    return f"{number(found.median)} ({number(found.least)}–{number(found.most)})"
+
+
+def faults_of(group: Group) -> str:
+    """Such as `oversold 1,203, lost 7`; "" where the audits are clean or there are none."""
+    found = ((name, group.worst(count)) for name, count in FAULTS.items())
+    return ", ".join(f"{name} {count:,}" for name, count in found if count)
