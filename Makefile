@@ -41,7 +41,7 @@ NATIVE := $(VENV)-rocketmq4
 DEV_LOCK ?= dev
 
 .PHONY: test
-test: lint types layers server-needs ## all checks and all tests, on real servers, which it installs first
+test: lint types layers server-needs native-server-needs ## all checks and all tests, on real servers, which it installs first
 	@$(MAKE) tests
 
 # $(1): which tests, $(2): in how many processes side by side.
@@ -52,6 +52,8 @@ beside = $(TESTS) -m "$(1)" -n $(2) --dist loadgroup $(ARGS) || { code=$$?; [ $$
 tests: $(VENV)/.dev
 	@echo "==> tests on RocketMQ"
 	@$(call beside,rocketmq,2)
+	@echo "==> tests on RocketMQ, classic protocol"
+	@$(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-tests
 	@echo "==> tests"
 	@$(call beside,not rocketmq,$(JOBS))
 
@@ -60,12 +62,16 @@ test-rocketmq: server-needs ## only those that start a real RocketMQ broker (a J
 	@$(call beside,rocketmq,2)
 
 .PHONY: test-rocketmq4
-test-rocketmq4: ## the tests of the classic protocol and its native client, in an environment of their own
-	@$(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-tests
+test-rocketmq4: ## all that the classic protocol's native client can be asked, 15 minutes; make test has the half of it
+	@TESTS_THOROUGH=1 $(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-tests ALL_STORIES=" or one_client_suffices"
 
 .PHONY: native-tests
 native-tests: native-needs
-	@$(call beside,rocketmq4 or (either_client and rocketmq),2)
+	@$(call beside,rocketmq4 or (either_client and rocketmq and (not one_client_suffices$(ALL_STORIES))),2)
+
+.PHONY: native-server-needs
+native-server-needs:
+	@$(MAKE) VENV=$(NATIVE) DEV_LOCK=rocketmq4 native-needs
 
 .PHONY: native-needs
 native-needs: $(VENV)/.dev

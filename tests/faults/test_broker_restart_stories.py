@@ -24,6 +24,7 @@ from tests.servers.rocketmq import QUICK, RocketMQ
 
 pytestmark = [
     pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
     pytest.mark.faults,
     pytest.mark.slow,
     pytest.mark.rocketmq,

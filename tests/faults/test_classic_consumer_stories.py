@@ -30,16 +30,17 @@ from tests.fixtures.classic_reader import READY
 from tests.fixtures.proc import descendants, is_alive, resident_kb
 from tests.fixtures.rocketmq_messages import send
 from tests.fixtures.stage_tools import counted
+from tests.fixtures.thorough import many
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PATIENCE_S = 30.0
 STOPPED_WITHIN_S = 10.0
-STOPS, SIDE_BY_SIDE = 50, 5
+STOPS, SIDE_BY_SIDE = many(50, quick=15), 5
 RESUMED_WITHIN_S = 20.0
 """Of the broker's readiness."""
-MANY, WARM = 100_000, 30_000
+MANY, WARM = many(100_000, quick=30_000), 15_000
 FLAT_KB = 10 * 1024
 IN_FLIGHT = 64
 LONG_POLL_S, STORED_EVERY_S = 15.0, 5.0
@@ -196,7 +197,7 @@ def _have_seen(readers: Sequence[Reader], at_least: int) -> bool:
 # --- stops, kills, stopped processes ----------------------------------------------------------------------------------
 
 
-async def test_fifty_stops_under_load_end_with_0_and_nothing_is_lost(desk: Desk, reader: Callable[[], Reader]) -> None:
+async def test_stop_after_stop_under_load_end_with_0_and_nothing_is_lost(desk: Desk, reader: Callable[[], Reader]) -> None:
     """F48. Five at a time, so that queues change hands all along."""
     readers: list[Reader] = []
     async with desk.under_load():
@@ -297,7 +298,7 @@ async def test_a_process_that_is_stopped_keeps_no_queue_from_the_others(
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hundred_thousand_messages_leave_no_memory_behind(desk: Desk, reader: Callable[[], Reader]) -> None:
+async def test_many_messages_leave_no_memory_behind(desk: Desk, reader: Callable[[], Reader]) -> None:
     """F48: of the process and of its child each, once both are warm."""
     it = await reader().start()
     warm: dict[int, int] = {}

@@ -25,6 +25,7 @@ from tests.contract.messaging_stage import ROOT, CheckBook, always, collect, eve
 from tests.fixtures.classic_sender import READY
 from tests.fixtures.proc import resident_kb
 from tests.fixtures.proxy import TcpProxy
+from tests.fixtures.thorough import many
 from tests.servers.rocketmq import QUICK, RocketMQ
 
 pytestmark = [pytest.mark.faults, pytest.mark.server, pytest.mark.rocketmq4, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -34,8 +35,8 @@ SENT_WITHIN_S = ClassicSettings.call_timeout_s + 1.0
 RESUMED_WITHIN_S = 20.0
 """Of the broker's readiness, or of the end of a black hole."""
 STOPPED_WITHIN_S = 10.0
-STOPS, SIDE_BY_SIDE = 50, 5
-MANY, WARM, AT_ONCE = 100_000, 20_000, 32
+STOPS, SIDE_BY_SIDE = many(50, quick=15), 5
+MANY, WARM, AT_ONCE = many(100_000, quick=20_000), 10_000, 32
 FLAT_KB = 10 * 1024
 PROXIED = "127.0.0.2"
 """Where the broker says that it is; there a TCP proxy listens."""
@@ -336,7 +337,7 @@ async def sender(tmp_path: Path) -> AsyncIterator[Callable[[Desk], Sender]]:
     await asyncio.gather(*(it.kill() for it in made))
 
 
-async def test_fifty_stops_under_load_end_with_0_and_lose_nothing_that_was_sold(
+async def test_stop_after_stop_under_load_end_with_0_and_lose_nothing_that_was_sold(
     make_desk: Callable[..., Any], sender: Callable[[Desk], Sender]
 ) -> None:
     """F48, F50."""
@@ -371,7 +372,7 @@ async def test_a_stop_while_the_broker_is_deaf_is_a_stop_in_time(
 # --- memory -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_hundred_thousand_half_messages_leave_no_memory_behind(make_desk: Callable[..., Any]) -> None:
+async def test_many_half_messages_leave_no_memory_behind(make_desk: Callable[..., Any]) -> None:
     """F48."""
     desk = await make_desk()
     producer, numbers = await desk.transport.producer(desk.orders.name, commits), iter(range(MANY))

@@ -12,9 +12,9 @@ from types import FrameType
 
 from tests.servers import stack, telling
 from tests.servers.env_file import env_file
-from tests.servers.install import LIBROCKETMQ, ROCKETMQ_4_SERVER, install
+from tests.servers.install import JDK, LIBROCKETMQ, ROCKETMQ_4_SERVER, install
 from tests.servers.process import ServerFailed
-from tests.servers.rocketmq import DEFAULT, SHORT
+from tests.servers.rocketmq import SERVED, SHORT
 
 ENV_FILE = Path(".servers") / "env"
 LOOK_S = 0.5
@@ -41,8 +41,12 @@ def _arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     bring = commands.add_parser("install", help="bring what is missing, and nothing else")
     up = commands.add_parser("up", help="start them, print the settings to use, run until Ctrl-C")
-    for command, names in ((bring, (*stack.NAMES, ROCKETMQ_4_SERVER, LIBROCKETMQ)), (up, stack.NAMES)):
-        command.add_argument("--only", nargs="+", choices=names, default=stack.NAMES, help="not all three")
+    tested = (*stack.NAMES, JDK)
+    for command, names, usual in (
+        (bring, (*tested, ROCKETMQ_4_SERVER, LIBROCKETMQ), tested),
+        (up, stack.NAMES, stack.NAMES),
+    ):
+        command.add_argument("--only", nargs="+", choices=names, default=usual, help="not all of them")
     up.add_argument("--json", action="store_true", help="all as one line of JSON, and the settings in no file")
     up.add_argument("--env", type=Path, default=ENV_FILE, metavar="FILE", help="keeps the settings (%(default)s)")
     up.add_argument("--short", action="store_true", help="the broker asks after 2 s, every 2 s, and twice at most")
@@ -50,7 +54,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _up(arguments: argparse.Namespace) -> None:
-    options = SHORT if arguments.short else DEFAULT
+    options = SHORT if arguments.short else SERVED
     with ExitStack() as opened:
         keep = None if arguments.json else opened.enter_context(env_file(arguments.env))
         progress = telling.Progress(arguments.only)

@@ -23,13 +23,21 @@ INSTALL = "python -m tests.servers install"
 
 PACKAGES = {
     "java": "openjdk-17-jre-headless",
+    "javac": "openjdk-17-jdk-headless",
     "mvn": "maven",
     "mariadbd": "mariadb-server",
     "mariadb-install-db": "mariadb-server",
     "redis-server": "redis-server",
 }
 """A program, and the Debian package that brings it."""
-NEEDS = {"redis": ("redis-server",), "mariadb": ("mariadbd", "mariadb-install-db"), "rocketmq": ("java", "mvn")}
+JDK = "jdk"
+"""No server: what the bench's Java program is compiled by."""
+NEEDS = {
+    "redis": ("redis-server",),
+    "mariadb": ("mariadbd", "mariadb-install-db"),
+    "rocketmq": ("java", "mvn"),
+    JDK: ("javac",),
+}
 """A server, and the programs that it takes. Maven only brings the jars."""
 LIBROCKETMQ = "librocketmq"
 """No server: what a client needs."""

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,8 @@ BRIEF_HOLDS = {"minInvisibleTimeMillsForRecv": 1_000}
 """RocketMQ's own least is 10 s: every story of a message that comes again would take that long."""
 LEVELS_WITH_15M = DEFAULT.message_delay_level.replace("10m", "10m 15m")
 """The native client delays by level, and a payment window of ours is one."""
+SERVED = replace(DEFAULT, message_delay_level=LEVELS_WITH_15M, full_compiler=True)
+"""For people and for the bench, not for tests: it lives longer than a minute, so that its JVM may take the time."""
 SHORT = BrokerOptions(
     message_delay_level=LEVELS_WITH_15M,
     transaction_timeout_ms=2_000,
