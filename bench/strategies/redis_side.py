@@ -10,8 +10,8 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from bench.strategies.patience import PATIENCE_S
 from bench.strategies.strategy import Product
 
-POOL_MAX = 32
-"""As the product's `redis_pool_max`."""
+POOL_MAX = 256
+"""One for each client of the bench: redis-py's pool is not fair, and with 32 for 64 some waited for the whole run."""
 LUA = Path(__file__).with_name("lua")
 
 
