@@ -14,7 +14,7 @@ class Subject(StrEnum):
     FLOOR_EVALSHA = "Starlette + one EVALSHA"
     REDIS_ALONE = "Redis alone, one EVALSHA"
     RAW_INSERT = "multi-row INSERT alone"
-    JAVA_HALF = "Java, bare half message"
+    JAVA_HALF = "RocketMQ Java client, bare half messages"
     HALF_SEND_5 = "half message alone, rocketmq5"
     HALF_SEND_4 = "half message alone, rocketmq4"
     ONE_HALF_5 = "one half message per order, rocketmq5"
@@ -37,6 +37,8 @@ class Pace(StrEnum):
 DROPGATE = (Subject.DROPGATE_5, Subject.DROPGATE_4)
 """Over HTTP, on each transport."""
 ENGINE = (Subject.ENGINE_5, Subject.ENGINE_4)
+
+_OURS = frozenset({*DROPGATE, *ENGINE, Subject.DROPGATE_SQL, Subject.ENGINE_SQL})
 
 OWN_PROCESS = "dropgate"
 """How the name of a process of Dropgate begins, in a `Usage`; its native child's does too."""
@@ -69,6 +71,10 @@ def floor_of(subject: str, measure: Measure) -> Subject | None:
     if measure in (Measure.ACCEPT, Measure.REJECT, Measure.HOSTILE):
         return _FLOORS.get(subject)
     return None
+
+
+def is_ours(subject: str) -> bool:
+    return subject in _OURS
 
 
 def may_fail(subject: str) -> bool:

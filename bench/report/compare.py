@@ -8,11 +8,10 @@ from enum import StrEnum
 
 from rich.table import Table
 
-from bench.figures import Latency
 from bench.report.goals import Verdict, judge_all
 from bench.report.groups import Group, Key, groups_of
 from bench.report.run import Run
-from bench.report.words import NONE, number, spread
+from bench.report.words import LATENCIES, NONE, P99, clients, number, spread
 from service.cli.output import table
 
 SAME_WITHIN = 0.1
@@ -40,7 +39,7 @@ class Pair:
 
     @property
     def p99_ratio(self) -> float | None:
-        before, after = self.before.latency_ms(_p99), self.after.latency_ms(_p99)
+        before, after = self.before.latency_ms(LATENCIES[P99]), self.after.latency_ms(LATENCIES[P99])
         return _ratio(after.median, before.median) if before and after else None
 
     @property
@@ -125,11 +124,7 @@ def _row(pair: Pair) -> tuple[str, ...]:
 
 
 def _named(key: Key) -> str:
-    return ", ".join(filter(None, (key.subject, key.measure, key.pace, f"{key.clients:,} clients")))
-
-
-def _p99(latency: Latency) -> float:
-    return latency.p99_ms
+    return ", ".join(filter(None, (key.subject, key.measure, key.pace, clients(key.clients))))
 
 
 def _ratio(after: float, before: float) -> float | None:

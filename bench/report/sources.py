@@ -11,6 +11,7 @@ from bench.figures import Figure, Measure, Unit
 from bench.report.facts import Fact, FactName
 from bench.report.groups import Group, groups_of
 from bench.report.run import Run
+from bench.report.words import clients
 from bench.subjects import OWN_PROCESS, Pace, Subject, may_fail
 
 NAMED_MAX = 3
@@ -34,13 +35,13 @@ class Evidence:
         self.facts: Sequence[Fact] = run.facts
         self._groups = groups_of(run.figures)
 
-    def groups(self, measure: Measure, subject: str, clients: int | None, pace: Pace | None = None) -> list[Group]:
-        """None: any number of clients, any pace."""
+    def groups(self, measure: Measure, subject: str, at: int | None, pace: Pace | None = None) -> list[Group]:
+        """`at`: with so many clients. None: any number of clients, any pace."""
         return [
             group
             for group in self._groups
             if (group.key.measure, group.key.subject) == (measure, subject)
-            and clients in (None, group.key.clients)
+            and at in (None, group.key.clients)
             and pace in (None, group.key.pace)
         ]
 
@@ -164,7 +165,7 @@ class Kept:
                 for alone in evidence.groups(Measure.ACCEPT, subject, hostile.key.clients):
                     if alone.rate_per_s > 0 and alone.key.unit == hostile.key.unit:
                         share = hostile.rate_per_s / alone.rate_per_s
-                        yield Found(value=share, unit="× its rate", of=f"{subject}, {alone.key.clients} clients")
+                        yield Found(value=share, unit="× its rate", of=f"{subject}, {clients(alone.key.clients)}")
 
 
 @dataclass(frozen=True)

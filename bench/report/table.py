@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 from rich.console import Console
@@ -11,12 +10,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from bench.figures import Latency, Measure, Unit, Usage
+from bench.figures import Measure, Unit, Usage
 from bench.report.goals import Judged, Verdict, judge_all
 from bench.report.groups import Group, Key, groups_of, spread_of
 from bench.report.run import Run
 from bench.report.sources import Found
-from bench.report.words import BROKEN, FAULTS, NONE, number, spread
+from bench.report.words import BROKEN, FAULTS, LATENCIES, NONE, number, spread
 from bench.subjects import floor_of
 from service.cli.output import facts_table, table
 
@@ -36,11 +35,6 @@ TITLES = {
     Measure.SOAK: "Over a long time",
 }
 
-_LATENCIES: dict[str, Callable[[Latency], float]] = {
-    "p50 ms": lambda latency: latency.p50_ms,
-    "p99 ms": lambda latency: latency.p99_ms,
-    "p99.9 ms": lambda latency: latency.p999_ms,
-}
 _MARKS = {
     Verdict.MET: Text("✓", style="green"),
     Verdict.MISSED: Text(BROKEN, style="bold red"),
@@ -52,7 +46,7 @@ UNBOUNDED = 10_000
 
 def tables(run: Run) -> Iterator[Table]:
     """All of them, in the order in which they are read; none is empty."""
-    groups = groups_of(run.figures)
+    groups = _by_subject(groups_of(run.figures))
     yield facts_table("The run", _about(run))
     for measure in Measure:
         of_it = [group for group in groups if group.key.measure is measure]
@@ -67,32 +61,44 @@ def tables(run: Run) -> Iterator[Table]:
     yield goals_table(judge_all(run))
 
 
+def _by_subject(groups: Sequence[Group]) -> list[Group]:
+    """Subjects in the order in which they first come, each by its clients."""
+    places = {subject: place for place, subject in enumerate(dict.fromkeys(it.key.subject for it in groups))}
+    return sorted(groups, key=lambda it: (places[it.key.subject], it.key.clients))
+
+
 def show(run: Run, console: Console) -> None:
-    """A table wider than the terminal runs over its lines: a number that is cut off would be another number."""
-    for each in tables(run):
-        print_whole(each, console)
+    print_whole(tables(run), console)
 
 
-def print_whole(made: Table, console: Console) -> None:
-    width = _whole(made, console) if not console.is_terminal else max(console.width, _least(made, console))
-    console.print(made, width=width, crop=False, no_wrap=True, overflow="ignore")
+def print_whole(made: Iterable[Table], console: Console) -> None:
+    """On a terminal that is too narrow lines run over: a number that is cut off would be another number."""
+    if not console.is_terminal:
+        console.out(plain(made), end="")
+        return
+    for each in made:
+        if (least := _least(each, console)) > console.width:
+            each.width = least
+        console.print(each, crop=False)
 
 
 def plain(made: Iterable[Table]) -> str:
     """Without colours, as wide as it must be, without spaces at the ends of lines."""
-    console = Console(file=io.StringIO(), width=UNBOUNDED, color_system=None, force_terminal=False)
+    console = Console(width=UNBOUNDED, color_system=None, force_terminal=False, highlight=False)
     with console.capture() as caught:
         for each in made:
-            print_whole(each, console)
+            console.print(each, crop=False)
     return "\n".join(line.rstrip() for line in caught.get().splitlines()) + "\n"
 
 
-def _whole(made: Table, console: Console) -> int:
-    return Measurement.get(console, console.options.update(width=UNBOUNDED), made).maximum
-
-
 def _least(made: Table, console: Console) -> int:
-    return Measurement.get(console, console.options.update(width=UNBOUNDED), made).minimum
+    """So narrow that only words fold that may; rich itself would go on and cut."""
+    options = console.options.update(width=UNBOUNDED)
+    for column in made.columns:
+        if column.no_wrap:
+            whole = (column.header, *column.cells)
+            column.min_width = max(Measurement.get(console, options, cell).maximum for cell in whole)
+    return Measurement.get(console, options, made).minimum
 
 
 def _about(run: Run) -> dict[str, object]:
@@ -115,7 +121,7 @@ def measure_table(measure: Measure, of_it: Sequence[Group], all_groups: Sequence
         "clients",
         *(f"{unit}/s" for unit in units),
         *(["× floor"] if any(floors) else []),
-        *_LATENCIES,
+        *LATENCIES,
         *(FAULTS if audited else ()),
     ]
     made = table(TITLES[measure], [*left, *right], (), right=right, whole_words=left)
@@ -124,10 +130,10 @@ def measure_table(measure: Measure, of_it: Sequence[Group], all_groups: Sequence
             *_start(group.key, paced),
             *(spread(group.rates) if unit == group.key.unit else "" for unit in units),
             *([floor] if any(floors) else []),
-            *(spread(group.latency_ms(rank)) for rank in _LATENCIES.values()),
+            *(spread(group.latency_ms(rank)) for rank in LATENCIES.values()),
             *(_faults(group) if audited else ()),
         )
-    made.caption = _floors_named(measure, of_it) if any(floors) else None
+    made.caption = f"{_floors_named(measure, of_it)}\n" if any(floors) else None
     made.caption_justify = "left"
     return made
 
@@ -215,7 +221,7 @@ def _by_process(group: Group) -> dict[str, list[Usage]]:
 def goals_table(judged: Sequence[Judged]) -> Table:
     counts = ", ".join(f"{sum(it.verdict is verdict for it in judged)} {verdict}" for verdict in Verdict if judged)
     columns = ("", "goal", "wanted", "found", "held against", "ratio")
-    made = table(f"Goals: {counts}", columns, (), right=("ratio",), whole_words=columns[:5])
+    made = table(f"Goals: {counts}", columns, (), right=("ratio",), whole_words=columns[:1])
     for it in judged:
         made.add_row(_MARKS[it.verdict], it.goal.what, it.goal.wanted, _found(it.found), _against(it), _ratio(it))
     return made
@@ -233,7 +239,7 @@ def _against(judged: Judged) -> str:
         return _found(judged.beside)
     if judged.limit is None:
         return "not measured" if judged.found is not None else NONE
-    return number(judged.limit)
+    return f"{judged.limit:,g}"
 
 
 def _ratio(judged: Judged) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bench.figures import Audit
+from bench.figures import Audit, Latency
 from bench.report.groups import Group, Spread
 
 NONE = "–"
@@ -17,13 +17,24 @@ FAULTS: dict[str, Callable[[Audit], int]] = {
 }
 """What an audit must not find, in the words of every table."""
 
+P50, P99, P999 = "p50 ms", "p99 ms", "p99.9 ms"
+LATENCIES: dict[str, Callable[[Latency], float]] = {
+    P50: lambda latency: latency.p50_ms,
+    P99: lambda latency: latency.p99_ms,
+    P999: lambda latency: latency.p999_ms,
+}
+
 
 def number(value: float) -> str:
-    """About three digits that count: 12,300, 86.4, 2.35."""
+    """About three digits that count: 12,300, 86.4, 2.35. What was counted, an int, is whole."""
     size = abs(value)
-    if size >= 100:
+    if isinstance(value, int) or size >= 100 or not size:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 10 else f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count:,} clients"
 
 
 def spread(found: Spread | None) -> str:
