@@ -12,8 +12,8 @@ PATIENCE_S = 30.0
 PAUSE_S = 0.001
 """About one statement."""
 PAUSE_MAX_S = 0.100
-"""As long as redis-py's own Lock sleeps. With a fifth of it 64 buyers sold a third less under a lock: their looking took
-the time of the one who had it."""
+"""As long as redis-py's own Lock sleeps. With a fifth of it 64 buyers sold two fifths less under a lock (median of
+three): their looking took the time of the one who had it."""
 
 
 class Patience:

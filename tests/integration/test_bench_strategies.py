@@ -18,6 +18,7 @@ from zlib import crc32
 import msgspec
 import pymysql
 import pytest
+from sqlalchemy.exc import DataError
 
 from bench.figures import Figure, Measure
 from bench.strategies.bare_decr import BareDecr
@@ -26,6 +27,7 @@ from bench.strategies.redis_side import lua
 from bench.strategies.redis_then_message import RedisThenMessage
 from bench.strategies.registry import STRATEGIES
 from bench.strategies.segmented import Segmented
+from bench.strategies.sql import BUYER_BYTES
 from bench.strategies.strategy import Stores, Strategy
 from tests.contract.messaging_stage import KILLED, eventually
 from tests.integration.bench_victim import BUYERS, MESSAGES
@@ -105,6 +107,16 @@ async def test_eight_buyers_of_one_segment_get_the_units_of_all(opened: Open):
     neighbours = (buyer for buyer in map(str, range(10_000)) if crc32(buyer.encode()) % Segmented.segments == 3)
     answers = [await segmented.buy(next(neighbours)) for _ in range(Segmented.segments + 1)]
     assert answers == [True] * Segmented.segments + [False]
+
+
+@pytest.mark.parametrize("name", ["redis_then_message", "segmented"])
+async def test_a_consumer_that_failed_is_heard_of_when_the_sale_is_settled(opened: Open, name: str):
+    strategy = opened(name)
+    await strategy.prepare(1)
+    assert await strategy.buy("anna" * BUYER_BYTES)
+    with pytest.raises(DataError, match="Data too long"):
+        await strategy.settle()
+    assert (await strategy.books()).units_taken == 1
 
 
 async def test_nobody_frees_a_lock_that_is_anothers_by_now(redis7: Redis):
