@@ -26,6 +26,7 @@ class Measure(StrEnum):
     RUSH = "rush"
     HOSTILE = "hostile"
     SOAK = "soak"
+    KILLED = "killed"
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,11 +28,18 @@ class Subject(StrEnum):
 
 
 class Pace(StrEnum):
-    """At which rate requests come by a clock: how the note of a figure of `Measure.ACCEPT_AT_RATE` begins."""
+    """At which rate requests come by a clock."""
 
     HALF = "half the peak rate"
     TENTH = "a tenth of the peak rate"
 
+
+GOOD_ALONE = "good clients alone"
+"""Of `Measure.HOSTILE`: what the good clients get while no hostile one is there."""
+_SOAKED = ("first half", "second half")
+_KILLED = ("order killed", "timeout killed", "events killed", "api killed")
+VARIANTS = (*Pace, GOOD_ALONE, *_SOAKED, *_KILLED)
+"""What a part of a figure's note begins with, where its measure is taken in several ways: no repeats of each other."""
 
 DROPGATE = (Subject.DROPGATE_5, Subject.DROPGATE_4)
 """Over HTTP, on each transport."""
@@ -57,11 +64,10 @@ _FLOORS: dict[str, Subject] = {
 }
 
 
-def pace_of(measure: Measure, note: str) -> Pace | None:
-    """None: as fast as answers come."""
-    if measure is not Measure.ACCEPT_AT_RATE:
-        return None
-    return next((pace for pace in Pace if note.startswith(pace)), None)
+def variant_of(note: str) -> str:
+    """One of VARIANTS; "" where the measure is taken in one way only."""
+    parts = note.split("; ")
+    return next((variant for variant in VARIANTS if any(part.startswith(variant) for part in parts)), "")
 
 
 def floor_of(subject: str, measure: Measure) -> Subject | None:

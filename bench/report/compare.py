@@ -117,14 +117,14 @@ def notes(found: Comparison) -> Iterator[str]:
 
 def _row(pair: Pair) -> tuple[str, ...]:
     key, rates = pair.key, (pair.before.rates, pair.after.rates)
-    measure = f"{key.measure}, {key.pace}" if key.pace else str(key.measure)
+    measure = f"{key.measure}, {key.variant}" if key.variant else str(key.measure)
     before, after = map(spread, rates)
     ratios = (NONE if ratio is None else f"{ratio:.2f}" for ratio in (pair.ratio, pair.p99_ratio))
     return (key.subject, measure, f"{key.clients:,}", before, after, key.unit, *ratios, pair.change)
 
 
 def _named(key: Key) -> str:
-    return ", ".join(filter(None, (key.subject, key.measure, key.pace, clients(key.clients))))
+    return ", ".join(filter(None, (key.subject, key.measure, key.variant, clients(key.clients))))
 
 
 def _ratio(after: float, before: float) -> float | None:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from bench.figures import Audit, Figure, Latency, Measure, Unit, median_rate
-from bench.subjects import Pace, pace_of
+from bench.subjects import variant_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Key(NamedTuple):
     measure: Measure
     clients: int
     unit: Unit
-    pace: Pace | None
+    variant: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +69,7 @@ class Group:
 
 
 def key_of(figure: Figure) -> Key:
-    pace = pace_of(figure.measure, figure.note)
-    return Key(figure.subject, figure.measure, figure.clients, figure.unit, pace)
+    return Key(figure.subject, figure.measure, figure.clients, figure.unit, variant_of(figure.note))
 
 
 def groups_of(figures: Iterable[Figure]) -> tuple[Group, ...]:

@@ -149,7 +149,7 @@ def _config(title: str, *, rows: int | None = None) -> dict[str, Any]:
             major_guide_stroke_color="#bbbbbb",
             opacity="0.9",
         ),
-        "value_formatter": number,
+        "value_formatter": lambda value: number(float(value)),
         "truncate_label": -1,
         "truncate_legend": -1,
         "legend_at_bottom": True,

@@ -12,7 +12,7 @@ from bench.report.facts import Fact, FactName
 from bench.report.groups import Group, groups_of
 from bench.report.run import Run
 from bench.report.words import clients
-from bench.subjects import OWN_PROCESS, Pace, Subject, may_fail
+from bench.subjects import GOOD_ALONE, OWN_PROCESS, Pace, Subject, may_fail
 
 NAMED_MAX = 3
 """So many subjects are named in one number: more would not fit beside it."""
@@ -35,14 +35,14 @@ class Evidence:
         self.facts: Sequence[Fact] = run.facts
         self._groups = groups_of(run.figures)
 
-    def groups(self, measure: Measure, subject: str, at: int | None, pace: Pace | None = None) -> list[Group]:
-        """`at`: with so many clients. None: any number of clients, any pace."""
+    def groups(self, measure: Measure, subject: str, at: int | None, variant: str | None = None) -> list[Group]:
+        """`at`: with so many clients. None: any number of clients, any variant."""
         return [
             group
             for group in self._groups
             if (group.key.measure, group.key.subject) == (measure, subject)
             and at in (None, group.key.clients)
-            and pace in (None, group.key.pace)
+            and variant in (None, group.key.variant)
         ]
 
 
@@ -152,7 +152,7 @@ class Sold:
 
 @dataclass(frozen=True)
 class Kept:
-    """The share of its rate that a subject keeps among hostile clients: of the subjects that one which keeps least."""
+    """The share of their rate that good clients keep among hostile ones: of the subjects the least."""
 
     subjects: tuple[Subject, ...]
 
@@ -161,11 +161,11 @@ class Kept:
 
     def _shares(self, evidence: Evidence) -> Iterator[Found]:
         for subject in self.subjects:
-            for hostile in evidence.groups(Measure.HOSTILE, subject, None):
-                for alone in evidence.groups(Measure.ACCEPT, subject, hostile.key.clients):
+            for hostile in evidence.groups(Measure.HOSTILE, subject, None, ""):
+                for alone in evidence.groups(Measure.HOSTILE, subject, hostile.key.clients, GOOD_ALONE):
                     if alone.rate_per_s > 0 and alone.key.unit == hostile.key.unit:
                         share = hostile.rate_per_s / alone.rate_per_s
-                        yield Found(value=share, unit="× its rate", of=f"{subject}, {clients(alone.key.clients)}")
+                        yield Found(value=share, unit="× their rate", of=f"{subject}, {clients(alone.key.clients)}")
 
 
 @dataclass(frozen=True)

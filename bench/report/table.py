@@ -33,6 +33,7 @@ TITLES = {
     Measure.RUSH: "A rush for few units",
     Measure.HOSTILE: "Among hostile clients",
     Measure.SOAK: "Over a long time",
+    Measure.KILLED: "While a process was killed",
 }
 
 _MARKS = {
@@ -114,9 +115,9 @@ def measure_table(measure: Measure, of_it: Sequence[Group], all_groups: Sequence
     """One row a subject and number of clients; a column for each unit, so that none is read as another."""
     units = units_of(of_it)
     floors = [times_floor(group, all_groups) for group in of_it]
-    paced = any(group.key.pace for group in of_it)
+    varied = any(group.key.variant for group in of_it)
     audited = any(group.audits for group in of_it)
-    left = ["subject", *(["pace"] if paced else [])]
+    left = ["subject", *(["how"] if varied else [])]
     right = [
         "clients",
         *(f"{unit}/s" for unit in units),
@@ -127,7 +128,7 @@ def measure_table(measure: Measure, of_it: Sequence[Group], all_groups: Sequence
     made = table(TITLES[measure], [*left, *right], (), right=right, whole_words=left)
     for group, floor in zip(of_it, floors, strict=True):
         made.add_row(
-            *_start(group.key, paced),
+            *_start(group.key, varied),
             *(spread(group.rates) if unit == group.key.unit else "" for unit in units),
             *([floor] if any(floors) else []),
             *(spread(group.latency_ms(rank)) for rank in LATENCIES.values()),
@@ -162,10 +163,10 @@ def _floors_named(measure: Measure, groups: Iterable[Group]) -> str:
     return f"× floor: of {named}" + (", at its best" if measure is Measure.DRAIN else ", with as many clients")
 
 
-def _start(key: Key, paced: bool) -> Iterator[str]:
+def _start(key: Key, varied: bool) -> Iterator[str]:
     yield key.subject
-    if paced:
-        yield key.pace or NONE
+    if varied:
+        yield key.variant or NONE
     yield f"{key.clients:,}"
 
 

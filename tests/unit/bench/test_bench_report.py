@@ -23,8 +23,8 @@ from bench.report.goals import GOALS, Judged, Verdict, judge_all
 from bench.report.groups import groups_of
 from bench.report.pictures import BAD, NoPictures, pictures
 from bench.report.run import Run, Unreadable, decode, encode
-from bench.report.table import plain, show, tables
-from bench.subjects import Pace, Subject
+from bench.report.table import TITLES, plain, show, tables
+from bench.subjects import GOOD_ALONE, Pace, Subject
 
 CLEAN = Audit(stock=1_000, told=1_000, sold=1_000, oversold=0, lost=0, in_doubt=0)
 
@@ -86,8 +86,8 @@ def drained(subject: str, rate: float) -> Figure:
     return figure(subject, Measure.DRAIN, rate)
 
 
-def hostile(subject: str, rate: float) -> Figure:
-    return figure(subject, Measure.HOSTILE, rate, unit="reservations")
+def hostile(subject: str, rate: float, note: str = "hostile: 12 half requests") -> Figure:
+    return figure(subject, Measure.HOSTILE, rate, clients=63, unit="reservations", note=note)
 
 
 def lost(count: int) -> Audit:
@@ -179,7 +179,7 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
     "memory of Redis": (lambda it: run(facts=(fact(FactName.REDIS_BYTES, it),)), 400, 401),
     "1,000 units": (lambda it: run(rush(it)), 1_000, 999),
     "a tenth of the requests hostile": (
-        lambda it: run(accept(Subject.DROPGATE_5, 3_000), hostile(Subject.DROPGATE_5, it)),
+        lambda it: run(hostile(Subject.DROPGATE_5, 3_000, "busy; good clients alone"), hostile(Subject.DROPGATE_5, it)),
         2_400,
         2_399.9,
     ),
@@ -261,13 +261,17 @@ def test_repeats_are_shown_by_their_median_with_the_least_and_the_most():
     assert "11.0 (10.0–13.0)" in text
 
 
-def test_clients_units_and_paces_are_never_taken_together():
+def test_clients_units_and_variants_are_never_taken_together():
     figures = [
         accept("a", 1, 16),
         accept("a", 1, 64),
         accept("a", 1, 64, unit="orders"),
         paced("a", Pace.HALF, 1),
         paced("a", Pace.TENTH, 1),
+        hostile("a", 1),
+        hostile("a", 1, GOOD_ALONE),
+        *(figure("a", Measure.SOAK, note=f"{half}; dropgate api +0.1 MB") for half in ("first half", "second half")),
+        *(figure("a", Measure.KILLED, note=note) for note in ("order killed", "api killed, 3 waited for an answer")),
     ]
     assert len(groups_of(figures)) == len(figures)
 
@@ -275,6 +279,10 @@ def test_clients_units_and_paces_are_never_taken_together():
 def test_of_repeated_audits_the_worst_is_shown():
     text = plain(tables(run(*(accept("bare_decr", 1_000, audit=audit) for audit in (CLEAN, lost(7), CLEAN)))))
     assert "✗ 7" in row(text, "bare_decr")
+
+
+def test_every_measure_has_a_title():
+    assert set(TITLES) == set(Measure)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
