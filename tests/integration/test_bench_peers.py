@@ -21,12 +21,13 @@ from service.adapters.rocketmq.remoting.queues import BrokerQueues
 from service.ports.messaging import TopicType
 from tests.fixtures.stage_tools import until
 from tests.servers import install
-from tests.servers.rocketmq import RocketMQ
+from tests.servers.rocketmq import PROBE_TOPIC, RocketMQ
 
 PATIENT_S = 15.0
 """For a busy machine; nothing here is expected to take it."""
 QUEUES = 3
 NOWHERE = Load(name_server="127.0.0.1:9", topic="no-matter", threads=1, seconds=60.0)
+NOTHING = '{"count":0,"seconds":1,"p50_ms":0,"p99_ms":0,"p999_ms":0,"errors":3,"warm_up":0}'
 
 Jdk = Callable[[str, str], None]
 
@@ -99,20 +100,16 @@ async def test_every_half_message_of_a_figure_is_committed(
     assert 1.0 <= figure.seconds < load.seconds + PATIENT_S
     assert figure.latency is not None
     assert 0 < figure.latency.p50_ms <= figure.latency.p99_ms <= figure.latency.p999_ms
-    await until_delivered(BrokerQueues(client, rocketmq_quick.broker), topic, figure.count + outcome.warm_up)
+    queues = BrokerQueues(client, rocketmq_quick.broker)
+    async with asyncio.timeout(4 * PATIENT_S):
+        while await delivered(queues, topic) < figure.count + outcome.warm_up:
+            # A busy broker may lose a COMMIT. It asks again while somebody of the group is there.
+            await measure(msgspec.structs.replace(load, topic=PROBE_TOPIC), install.jars())
 
 
-async def until_delivered(queues: BrokerQueues, topic: str, count: int) -> None:
-    """So many and no more: the broker puts a message into its topic's queue when it has its COMMIT."""
-
-    async def found() -> int:
-        return sum([(await queues.offsets(topic, queue)).end for queue in range(QUEUES)])
-
-    async def all_there() -> bool:
-        return await found() >= count
-
-    await until(all_there, f"{count} messages are in {topic}", PATIENT_S)
-    assert await found() == count
+async def delivered(queues: BrokerQueues, topic: str) -> int:
+    """The broker puts a message into its topic's queue when it has its COMMIT."""
+    return sum([(await queues.offsets(topic, queue)).end for queue in range(QUEUES)])
 
 
 async def test_the_command_prints_the_figure(rocketmq_quick: RocketMQ, topic: str) -> None:
@@ -122,13 +119,6 @@ async def test_the_command_prints_the_figure(rocketmq_quick: RocketMQ, topic: st
     figure = msgspec.json.decode(out, type=Figure)
     assert (figure.subject, figure.clients) == (java.SUBJECT, 2)
     assert figure.count > 0
-
-
-async def test_a_topic_that_nobody_has_is_named(rocketmq_quick: RocketMQ) -> None:
-    load = Load(name_server=rocketmq_quick.name_server, topic="nobody-has-it", threads=1, seconds=0.1, warm_up_s=0.0)
-    outcome = await measure(load, install.jars())
-    assert isinstance(outcome, Failed)
-    assert "No route info of this topic: nobody-has-it" in outcome.reason
 
 
 # --- where it cannot be had -------------------------------------------------------------------------------------------
@@ -158,6 +148,10 @@ async def test_without_the_jars_the_command_says_how_to_get_them(jdk: Jdk, tmp_p
         (("echo cannot find symbol >&2; exit 1", "exit 0"), "javac ended with 1: cannot find symbol"),
         (("exit 0", "echo no class >&2; exit 3"), "java ended with 3: no class"),
         (("exit 0", "echo hello"), "HalfMessages.java printed no result"),
+        (
+            ("exit 0", f"echo '{NOTHING}'; echo gone >&2"),
+            "none of 3 half messages to no-matter was taken: gone",
+        ),
     ],
 )
 async def test_a_program_that_fails_is_told_in_its_own_words(

@@ -1,0 +1,1 @@
+"""What others' clients do on the same broker: yardsticks, which know nothing of Dropgate."""
