@@ -350,6 +350,10 @@ def a_whole_run() -> Run:
     )
 
 
+DRAWN = {"rate-floor-requests.svg", "rate-accept-reservations.svg", "sellers-reservations.svg", "latency.svg"}
+"""Of the whole run."""
+
+
 def test_a_run_comes_back_from_its_document_as_it_was():
     assert decode(encode(a_whole_run())) == a_whole_run()
 
@@ -368,12 +372,7 @@ def test_a_folder_has_the_document_the_table_and_the_pictures(tmp_path):
     assert folder.write(a_whole_run(), tmp_path) is None
     assert folder.read(tmp_path) == a_whole_run()
     assert "✗ 1,203" in (tmp_path / "table.txt").read_text(encoding="utf-8")
-    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
-        "rate-floor-requests.svg",
-        "rate-accept-reservations.svg",
-        "sellers-reservations.svg",
-        "latency.svg",
-    }
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == DRAWN
 
 
 def test_pictures_of_an_earlier_run_do_not_stay(tmp_path):
@@ -396,7 +395,7 @@ def test_without_pygal_the_table_and_the_document_still_come(tmp_path, monkeypat
 # --- pictures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(pictures(a_whole_run())))
+@pytest.mark.parametrize("name", sorted(DRAWN))
 def test_a_picture_is_well_formed_and_stands_alone(name):
     svg = pictures(a_whole_run())[name]
     root = ElementTree.fromstring(svg)
