@@ -10,6 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADERS_S = 10.0
 """From the connection, or from a request's first byte, to the end of its headers."""
+WHOLE = "dropgate.whole"
+"""In the scope once all of a request has come: mostly with its headers, and then nobody need wait for its body."""
 HEADERS_MAX = 64 * 1024
 """Bytes. A body that comes in one piece with them is not counted."""
 
@@ -38,6 +40,10 @@ class BoundedHeaders(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._headers_came()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self.scope[WHOLE] = True  # type: ignore[literal-required] # a key of ours
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_came()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from service.api.connection import WHOLE
 from service.api.errors import BodyTooLarge, BodyTooSlow, ClientGone, MalformedRequest
 from service.api.services import ApiServices
 from service.domain.errors import InvalidRequest
@@ -28,7 +29,7 @@ JSON: Header = (b"content-type", b"application/json")
 NO_STORE: Header = (b"cache-control", b"no-store")
 
 REQUEST_ID_KEY = "dropgate.request_id"
-"""Where the middleware leaves the request's id in the scope."""
+"""Where the front door leaves the request's id in the scope."""
 
 SINGLE = frozenset({b"authorization", b"content-type", b"idempotency-key", b"dropgate-signature"})
 """Headers that two parties may read differently when they come twice: refused."""
@@ -100,10 +101,12 @@ def headers_of(scope: Scope) -> dict[bytes, bytes]:
     return found
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+async def read_body(headers: Mapping[bytes, bytes], scope: Scope, receive: Receive) -> bytes:
     """The whole body, refused as soon as it is over BODY_MAX: by what it says of itself, or by what has come; or once
     it has taken longer than BODY_S."""
     _check_length(headers.get(b"content-length", b"0"))
+    if WHOLE in scope:
+        return await _whole(receive)
     try:
         async with asyncio.timeout(BODY_S):
             return await _whole(receive)
@@ -135,7 +138,11 @@ def _check_length(length: bytes) -> None:
 
 async def send_answer(answer: Answer, scope: Scope, send: Send) -> None:
     """HEAD gets the headers of GET, its length included, and no body."""
-    headers = [*answer.headers, (b"content-length", b"%d" % len(answer.body))]
+    headers = [
+        *answer.headers,
+        (b"content-length", b"%d" % len(answer.body)),
+        (b"dropgate-request-id", scope[REQUEST_ID_KEY].encode()),
+    ]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else answer.body})
 

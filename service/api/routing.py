@@ -121,7 +121,7 @@ async def _handled(call: Call, route: Route, receive: Receive) -> Answer:
     admit(call, route.may)
     if not route.has_body:
         return await route.handler(call, _NOTHING)
-    raw = await read_body(call.headers, receive)
+    raw = await read_body(call.headers, call.scope, receive)
     if May.SIGNED in route.may:
         check_signature(call, raw)
     return await route.handler(call, route.decode(call.headers, raw))

@@ -126,9 +126,10 @@ class UseCases:
             lanes=settings.lanes,
             queue_max=settings.queue_max,
             queue_age_max_s=settings.queue_age_max_s,
+            reply_timeout_s=settings.reply_timeout_s,
         )
         direct = DirectSelling(self.adapters.orders, self.timeouts, self.adapters.clock)
-        return ReserveService(tools, direct, limits, self.readiness, reply_timeout_s=settings.reply_timeout_s)
+        return ReserveService(tools, direct, limits, self.readiness)
 
     def api(self, settings: Settings) -> ApiServices:
         return ApiServices(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli import audit, key, migrate, replay, sale, serve, topics
+from service.cli import audit, bench, key, migrate, replay, sale, serve, topics
 from service.cli.demo import command as demo
 from service.cli.output import Failure, explain, refused_by_system, say, say_error
 from service.domain.errors import DropgateError, SettingRefused
@@ -69,6 +69,7 @@ demo.register(app)
 serve.register(app)
 sale.register(app)
 audit.register(app)
+bench.register(app)
 replay.register(app)
 topics.register(app)
 migrate.register(app)

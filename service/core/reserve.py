@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
+
+import msgspec
 
 from service.core.attempt import Attempt, AttemptTools
 from service.core.batching import BatchLimits, BatchQueue, DecideBatch, ReserveAnswer, Ticket
@@ -12,7 +14,7 @@ from service.core.direct import DirectSelling
 from service.core.directory import STALE_S
 from service.core.readiness import Readiness
 from service.domain.batch import Candidate, fingerprint
-from service.domain.errors import Conflict, InvalidRequest, NotFound, OutcomeUnknown, StoreUnavailable, Unavailable
+from service.domain.errors import Conflict, InvalidRequest, NotFound, StoreUnavailable, Unavailable
 from service.domain.ids import BuyerId, ReservationId, SaleId, home_segment, reservation_id, unkeyed_reservation_id
 from service.domain.sale import Gate, Sale, SaleStatus, gate
 from service.observability import metrics
@@ -20,8 +22,7 @@ from service.observability import metrics
 __all__ = ["ReserveAnswer", "ReserveRequest", "ReserveService"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReserveRequest:
+class ReserveRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A buyer's claim. `key` is the Idempotency-Key; without one each request is a new attempt."""
 
     sale_id: SaleId
@@ -39,14 +40,11 @@ class ReserveService:
         direct: DirectSelling,
         limits: BatchLimits,
         readiness: Readiness,
-        *,
-        reply_timeout_s: float,
     ) -> None:
         self._tools = tools
         self._readiness = readiness
         self._direct = direct
         self._limits = limits
-        self._reply_timeout_s = reply_timeout_s
         self._queues: dict[tuple[SaleId, int], BatchQueue] = {}
         self._stopping = False
 
@@ -60,14 +58,7 @@ class ReserveService:
         sale = self._admit(request)
         candidate = _candidate(request)
         queue = self._queue(sale, candidate.reservation_id)
-        future = queue.join(candidate, keyed=request.key is not None)
-        metrics.QUEUE_LENGTH.labels(sale.id).set(len(queue))
-        try:
-            async with asyncio.timeout(self._reply_timeout_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            future.cancel()
-            raise OutcomeUnknown(candidate.reservation_id) from None
+        return await queue.join(candidate, keyed=request.key is not None)
 
     async def drain(self) -> int:
         """Stop intake, finish what is in flight; the number of batches that were. The caller sets the deadline."""
@@ -118,7 +109,11 @@ class ReserveService:
         if queue is None:
             queue = BatchQueue(self._attempt(sale.id, segment), self._limits, self._tools.clock)
             self._queues[sale.id, segment] = queue
+            metrics.QUEUE_LENGTH.labels(sale.id).set_function(partial(self._waiting, sale.id))
         return queue
+
+    def _waiting(self, sale_id: SaleId) -> int:
+        return sum(len(queue) for (of_sale, _), queue in self._queues.items() if of_sale == sale_id)
 
     def _attempt(self, sale_id: SaleId, segment: int) -> DecideBatch:
         async def attempt(tickets: list[Ticket], answered: Callable[[], None]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from service.domain.ids import BuyerId, OrderNo, ReservationId, SaleId
 
@@ -50,8 +51,7 @@ class Reason(StrEnum):
     PAYMENT_REFUNDED = "payment_refunded"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to GET: what every store together says of an id.
 
     `amount` is in minor units of `currency`; times are UTC milliseconds since the epoch.

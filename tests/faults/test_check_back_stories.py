@@ -20,7 +20,13 @@ from tests.fixtures.sql import rules
 from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import SALE, Stage, counted, until
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.server, pytest.mark.faults, ON_BOTH_STACKS]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.server,
+    pytest.mark.faults,
+    ON_BOTH_STACKS,
+]
 
 CHECKS = "dropgate_check_backs_total"
 NO_RECORD = "dropgate_messages_without_record_total"

@@ -24,7 +24,13 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.redis7 import Redis
 from tests.servers.rocketmq import SHORT, RocketMQ
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.faults, pytest.mark.slow, *ON_ALL_SERVERS]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    *ON_ALL_SERVERS,
+]
 
 DISCARDED = Scope(source=Source.DISCARDED)
 WON, UNTOUCHED = 6, 2

@@ -197,7 +197,7 @@ def _have_seen(readers: Sequence[Reader], at_least: int) -> bool:
 # --- stops, kills, stopped processes ----------------------------------------------------------------------------------
 
 
-async def test_stop_after_stop_under_load_end_with_0_and_nothing_is_lost(desk: Desk, reader: Callable[[], Reader]) -> None:
+async def test_stops_under_load_end_with_0_and_nothing_is_lost(desk: Desk, reader: Callable[[], Reader]) -> None:
     """F48. Five at a time, so that queues change hands all along."""
     readers: list[Reader] = []
     async with desk.under_load():

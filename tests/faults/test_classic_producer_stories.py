@@ -337,7 +337,7 @@ async def sender(tmp_path: Path) -> AsyncIterator[Callable[[Desk], Sender]]:
     await asyncio.gather(*(it.kill() for it in made))
 
 
-async def test_stop_after_stop_under_load_end_with_0_and_lose_nothing_that_was_sold(
+async def test_stops_under_load_end_with_0_and_lose_nothing_that_was_sold(
     make_desk: Callable[..., Any], sender: Callable[[Desk], Sender]
 ) -> None:
     """F48, F50."""

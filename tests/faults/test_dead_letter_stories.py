@@ -12,7 +12,13 @@ from service.ports.messaging import Dead
 from tests.fixtures.stacks import ON_REAL_SERVERS
 from tests.fixtures.stage import Process, Stage, counted, until
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.faults, pytest.mark.slow, ON_REAL_SERVERS]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    ON_REAL_SERVERS,
+]
 
 DEAD_LETTERS = Scope(source=Source.DEAD_LETTER)
 GARBAGE = b"not a batch"

@@ -21,7 +21,13 @@ from tests.fixtures.sql import rules
 from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import SALE, Process, Stage, counted
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.server, pytest.mark.faults, ON_BOTH_STACKS]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.server,
+    pytest.mark.faults,
+    ON_BOTH_STACKS,
+]
 
 WRITE_OFFS = "dropgate_write_offs_total"
 

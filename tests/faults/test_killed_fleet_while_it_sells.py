@@ -30,7 +30,13 @@ from tests.servers.mariadb import MariaDB
 from tests.servers.redis7 import Redis
 from tests.servers.rocketmq import RocketMQ
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.timeout(240),
+]
 
 SELLS_WITHIN_S = 60.0
 """After a server is back: 6 s that an older epoch's messages have, or 12 s until the broker's clients are new; the rest

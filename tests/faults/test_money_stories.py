@@ -19,7 +19,13 @@ from tests.fixtures.stacks import ON_BOTH_STACKS
 from tests.fixtures.stage import SALE, Process, Stage
 from tests.fixtures.unpaid import WINDOW_S, shop_with_orders
 
-pytestmark = [pytest.mark.either_client, pytest.mark.one_client_suffices, pytest.mark.faults, pytest.mark.server, ON_BOTH_STACKS]
+pytestmark = [
+    pytest.mark.either_client,
+    pytest.mark.one_client_suffices,
+    pytest.mark.faults,
+    pytest.mark.server,
+    ON_BOTH_STACKS,
+]
 
 PRICE = 4_990
 RACE_S = 0.020

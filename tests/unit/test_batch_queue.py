@@ -17,7 +17,7 @@ from service.domain.ids import BatchId
 from tests.fixtures.stock import candidate, new_slot
 
 SLOT = new_slot()
-LIMITS = BatchLimits(batch_max=1, lanes=2, queue_max=100, queue_age_max_s=60, ends_max=3)
+LIMITS = BatchLimits(batch_max=1, lanes=2, queue_max=100, queue_age_max_s=60, reply_timeout_s=60, ends_max=3)
 
 
 class Broker:

@@ -23,7 +23,7 @@ async def test_every_route_is_described_and_nothing_else(client: httpx.AsyncClie
     app = create_app(World().services())
     served = {(route.method, route.path) for route in ROUTES}
     assert described == served
-    assert {route.path for route in app.routes} == {path for _, path in served}  # type: ignore[attr-defined]
+    assert {route.path for route in app.app.routes} == {path for _, path in served}  # type: ignore[attr-defined]
     assert (answer.status_code, answer.json()["openapi"]) == (200, "3.1.0")
 
 

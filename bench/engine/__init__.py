@@ -1,0 +1,1 @@
+"""Dropgate's reserve use case without HTTP: what the batch path itself can do."""

@@ -1,0 +1,50 @@
+"""What the generator is told, and what it says at its end: one JSON object each way."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bench.figures import Latency
+
+
+class Pay(msgspec.Struct, frozen=True, kw_only=True):
+    """The crowd pays, each buyer the reservation they have: signed as a payment side signs."""
+
+    sale: str
+    amount: int
+    currency: str
+    secret: str
+
+
+class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A crowd for one sale. Closed loop where `per_s` is None: each client asks again once it has its answer. With
+    `per_s`, requests come by a clock whatever the answers do, and a latency counts from when its request was due."""
+
+    host: str
+    port: int
+    path: str
+    bearer: str
+    clients: int
+    warm_s: float
+    seconds: float
+    first_buyer: int = 0
+    buyers_max: int | None = None
+    """So many requests, and then the end, however long it takes; None: until `seconds` are over."""
+    per_s: float | None = None
+    hostile: int = 0
+    """So many clients more send what no client should (hostile.py)."""
+    pay: Pay | None = None
+
+
+class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`answers`: by code, of what was asked in the measured time; `told`: the numbers of all buyers who were ever told
+    of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer."""
+
+    seconds: float
+    answers: dict[str, int]
+    latency: Latency | None
+    told: list[int]
+    unheard: list[int]
+    hostile_acts: dict[str, int]
+    cpu_s: float
+    """Of the generator, over the measured time: near `seconds` it measured itself."""

@@ -1,0 +1,1 @@
+"""One module a kind of measurement; each gives figures, and each figure of a sale its audit."""

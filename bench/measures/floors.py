@@ -1,0 +1,59 @@
+"""The floors: HTTP with nothing behind it, HTTP with one EVALSHA, EVALSHA alone, multi-row INSERT alone."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from bench.figures import Figure, Measure
+from bench.measures.desk import Desk, note_of
+from bench.stand.child import child, said
+from bench.stand.dropgate import Address
+from bench.stand.usage import watching
+from bench.subjects import Subject
+
+WEB = {Subject.FLOOR_ECHO: "echo", Subject.FLOOR_EVALSHA: "evalsha"}
+PATH = "/v1/sales/floor/reservations"
+
+
+@asynccontextmanager
+async def _served(desk: Desk, subject: Subject) -> AsyncIterator[tuple[Address, str, int]]:
+    """Where it answers, a key that it takes, its process."""
+    id_ = secrets.token_hex(4)
+    secret = f"dg_{id_}_{secrets.token_urlsafe(24)}"
+    hash_ = hashlib.sha256(secret.encode()).hexdigest()
+    environment = {**desk.environment, "FLOOR_KEY_ID": id_, "FLOOR_KEY_HASH": hash_}
+    command = [sys.executable, "-m", "bench.floors.web", WEB[subject]]
+    async with child(f"floor {WEB[subject]}", command, environment, desk.folder) as it:
+        yield Address.of(await it.line()), secret, it.process.pid
+
+
+async def web(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
+    async with _served(desk, subject) as (address, secret, pid), watching({subject.value: pid}) as watch:
+        result = await desk.crowd(desk.spec(address, PATH, secret, clients))
+    figure = Figure(
+        subject=subject,
+        measure=Measure.FLOOR,
+        clients=clients,
+        unit="requests",
+        count=result.answers.get("202", 0),
+        seconds=result.seconds,
+        latency=result.latency,
+        usage=watch.usage(),
+        answers=result.answers,
+        note=note_of(result),
+    )
+    return [figure]
+
+
+async def alone(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
+    """In a process without HTTP (bench/floors/alone.py)."""
+    kind = {Subject.REDIS_ALONE: "redis", Subject.RAW_INSERT: "insert"}[subject]
+    command = [sys.executable, "-m", "bench.floors.alone", kind, str(clients), str(desk.seconds)]
+    output = await said(f"floor {kind}", command, desk.environment, desk.folder, timeout_s=desk.seconds + 60)
+    return [msgspec.json.decode(output, type=Figure)]

@@ -1,0 +1,47 @@
+"""What is compared with Dropgate: strategies in a process of their own, and RocketMQ's Java client."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+
+from bench.figures import Figure
+from bench.measures.desk import Desk
+from bench.peers import java
+from bench.stand.child import BenchFailed, said
+from bench.stand.dropgate import Stand
+from bench.subjects import Subject
+
+STOCK, BUYERS = 1_000, 1_500
+"""Of a strategy's product: a crowd that is no larger than the stock could not show what oversells."""
+STRATEGY_S = 120.0
+JAVA_TOPIC = "dropgate-bench-halves"
+
+
+async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
+    numbers = ("--stock", str(STOCK), "--buyers", str(BUYERS), "--clients", str(clients))
+    command = [sys.executable, "-m", "bench.strategies", name, *numbers]
+    output = await said(f"strategy {name}", command, desk.environment, desk.folder, timeout_s=STRATEGY_S)
+    return [msgspec.json.decode(output, type=Figure)]
+
+
+async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) -> list[Figure]:
+    """To the topic that half_sends made."""
+    load = java.Load(name_server=name_server, topic=JAVA_TOPIC, threads=threads, seconds=desk.seconds)
+    match outcome := await java.measure(load, jars):
+        case java.Measured(figure=figure):
+            return [msgspec.structs.replace(figure, subject=Subject.JAVA_HALF)]
+        case java.Missing(reason=reason) | java.Failed(reason=reason):
+            raise BenchFailed(reason)
+        case _:
+            assert_never(outcome)
+
+
+async def half_sends(desk: Desk, stand: Stand, subject: Subject, clients: int) -> list[Figure]:
+    """By the stand's own client, without a batch path around it."""
+    command = stand.module("bench.engine.halves", str(clients), str(desk.seconds))
+    output = await said("half messages", command, stand.environment, desk.folder, timeout_s=desk.seconds + 90)
+    return [msgspec.structs.replace(msgspec.json.decode(output, type=Figure), subject=subject)]

@@ -1,0 +1,166 @@
+"""Accept and reject, over HTTP and without, and the drain of what was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from bench.engine.clients import EngineResult, EngineSpec
+from bench.figures import Figure, Measure, Usage
+from bench.measures.desk import Desk, note_of
+from bench.stand.child import BenchFailed, said
+from bench.stand.dropgate import Address, Stand
+from bench.stand.sale import BenchSale, orders_of
+from bench.stand.usage import watching
+from bench.subjects import Pace
+
+ENOUGH = 10_000_000
+"""Units that no crowd of the bench sells out."""
+SEEN_S = 1.0
+"""Until every process has the new sale in its view, twice over."""
+DRAIN_S = 120.0
+LOOK_S = 0.05
+ACCEPTED = ("202", "200")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Api:
+    """A running API of a stand; its subject is what figures call it."""
+
+    stand: Stand
+    subject: str
+    address: Address
+    bearer: str
+    processes: Mapping[str, int]
+    on_sql: bool = False
+
+
+async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
+    """At full speed, with the order consumer stopped; then the drain, and the audit of both."""
+    sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
+    await asyncio.sleep(SEEN_S)
+    async with watching(api.processes) as watch:
+        result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
+    drained = [] if api.on_sql else [await drain(desk, sale, len(result.told))]
+    audit, wrong = await sale.audited(desk.engine, result.told)
+    accepted = Figure(
+        subject=api.subject,
+        measure=Measure.ACCEPT,
+        clients=clients,
+        unit="reservations",
+        count=sum(result.answers.get(code, 0) for code in ACCEPTED),
+        seconds=result.seconds,
+        latency=result.latency,
+        audit=audit,
+        usage=watch.usage(),
+        answers=result.answers,
+        note=note_of(result, wrong),
+    )
+    return [accepted, *(msgspec.structs.replace(it, audit=audit) for it in drained)]
+
+
+async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
+    """Of a sale that is sold out."""
+    sale = await BenchSale.opened(api.stand, 0, on_sql=api.on_sql)
+    await asyncio.sleep(SEEN_S)
+    async with watching(api.processes) as watch:
+        result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
+    audit, wrong = await sale.audited(desk.engine, result.told)
+    figure = Figure(
+        subject=api.subject,
+        measure=Measure.REJECT,
+        clients=clients,
+        unit="requests",
+        count=result.answers.get("sold_out", 0),
+        seconds=result.seconds,
+        latency=result.latency,
+        audit=audit,
+        usage=watch.usage(),
+        answers=result.answers,
+        note=note_of(result, wrong),
+    )
+    return [figure]
+
+
+async def at_rate(desk: Desk, api: Api, pace: Pace, per_s: float, clients: int = 256) -> Figure:
+    """By a clock, with every part running, as in a shop."""
+    sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
+    await asyncio.sleep(SEEN_S)
+    spec = msgspec.structs.replace(desk.spec(api.address, sale.path, api.bearer, clients), per_s=per_s)
+    async with api.stand.part("order") as (order, _):
+        async with watching({**api.processes, "dropgate order": order.process.pid}) as watch:
+            result = await desk.crowd(spec)
+        audit, wrong = await sale.audited(desk.engine, result.told)
+    return Figure(
+        subject=api.subject,
+        measure=Measure.ACCEPT_AT_RATE,
+        clients=clients,
+        unit="reservations",
+        count=sum(result.answers.get(code, 0) for code in ACCEPTED),
+        seconds=result.seconds,
+        latency=result.latency,
+        audit=audit,
+        usage=watch.usage(),
+        answers=result.answers,
+        note=pace.value if not (said_ := note_of(result, wrong)) else f"{pace.value}; {said_}",
+    )
+
+
+async def drain(desk: Desk, sale: BenchSale, backlog: int) -> Figure:
+    """From the consumer's first order to its last: its start is not counted."""
+    async with sale.stand.part("order") as (it, _), watching({"dropgate order": it.process.pid}) as watch:
+        began_s, first = await _until(desk, sale, 1)
+        ended_s, made = await _until(desk, sale, backlog)
+        return Figure(
+            subject=sale.stand.name,
+            measure=Measure.DRAIN,
+            clients=1,
+            unit="orders",
+            count=made - first,
+            seconds=max(ended_s - began_s, LOOK_S),
+            usage=watch.usage(),
+        )
+
+
+async def _until(desk: Desk, sale: BenchSale, orders: int) -> tuple[float, int]:
+    deadline_s = time.monotonic() + DRAIN_S
+    while (found := await orders_of(desk.engine, sale.id)) < orders:
+        if time.monotonic() > deadline_s:
+            raise BenchFailed(f"{sale.id} has {found} orders of {orders} after {DRAIN_S:.0f} s")
+        await asyncio.sleep(LOOK_S)
+    return time.monotonic(), found
+
+
+async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure]:
+    """Without HTTP, in a process of the stand's Python; then drain and audit as over HTTP."""
+    sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
+    spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
+    output = await said(
+        f"{stand.name} engine",
+        stand.module("bench.engine"),
+        stand.environment,
+        desk.folder,
+        stdin=msgspec.json.encode(spec),
+        timeout_s=desk.warm_s + desk.seconds + 90,
+    )
+    result = msgspec.json.decode(output, type=EngineResult)
+    drained = [] if on_sql else [await drain(desk, sale, len(result.told))]
+    audit, wrong = await sale.audited(desk.engine, result.told)
+    figure = Figure(
+        subject=subject,
+        measure=Measure.ACCEPT,
+        clients=clients,
+        unit="reservations",
+        count=result.answers.get("accepted", 0),
+        seconds=result.seconds,
+        latency=result.latency,
+        audit=audit,
+        answers=result.answers,
+        note=wrong,
+        usage=(Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb),),
+    )
+    return [figure, *(msgspec.structs.replace(it, audit=audit) for it in drained)]

@@ -1,0 +1,1 @@
+"""What is measured, as processes: Dropgate's parts, the floors, the load generator."""

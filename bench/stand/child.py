@@ -1,0 +1,105 @@
+"""A child process: started with its environment, asked for its first line, watched, and ended whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+START_S = 60.0
+STOP_S = 20.0
+LINE_MAX = 64 * 1024 * 1024
+"""A load result names every buyer who was told of a reservation."""
+
+
+class BenchFailed(Exception):
+    """The measurement cannot go on: what happened, and where its log is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Child:
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    async def line(self, timeout_s: float = START_S) -> str:
+        """Its next line of standard output."""
+        assert self.process.stdout is not None
+        try:
+            async with asyncio.timeout(timeout_s):
+                line = await self.process.stdout.readline()
+        except TimeoutError:
+            raise BenchFailed(f"{self.name} said nothing for {timeout_s:.0f} s; its log is {self.log}") from None
+        if not line:
+            raise BenchFailed(f"{self.name} has ended; its log is {self.log}")
+        return line.decode()
+
+    async def line_with(self, text: str) -> str:
+        while text not in (line := await self.line()):
+            pass
+        return line
+
+    async def stop(self) -> None:
+        """SIGTERM, and SIGKILL where that is not enough."""
+        if self.process.returncode is not None:
+            return
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+
+@asynccontextmanager
+async def child(
+    name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes | None = None
+) -> AsyncIterator[Child]:
+    log = folder / f"{name.replace(' ', '-')}.log"
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=dict(environment),
+            stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            limit=LINE_MAX,
+        )
+    it = Child(name=name, process=process, log=log)
+    try:
+        if stdin is not None:
+            assert process.stdin is not None
+            process.stdin.write(stdin)
+            process.stdin.close()
+        yield it
+    finally:
+        await it.stop()
+
+
+async def said(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    stdin: bytes | None = None,
+    timeout_s: float,
+    codes: Collection[int] = (0,),
+) -> str:
+    """Run it to its end; all of what it printed. BenchFailed where it ends with another code than these."""
+    async with child(name, command, environment, folder, stdin) as it:
+        try:
+            async with asyncio.timeout(timeout_s):
+                assert it.process.stdout is not None
+                output = await it.process.stdout.read()
+                code = await it.process.wait()
+        except TimeoutError:
+            raise BenchFailed(f"{name} was not done after {timeout_s:.0f} s; its log is {it.log}") from None
+    if code not in codes:
+        raise BenchFailed(f"{name} ended with {code}; its log is {it.log}: {output.decode()[-500:]}")
+    return output.decode()
