@@ -1,5 +1,9 @@
-"""Natural batching (design §3.1 step 2): no timer. While the lanes are busy, the next batch fills; without load a
-batch is one candidate, which is RocketMQ's canonical flow."""
+"""Natural batching (design §3.1 step 2). While a batch is in flight the next one fills; without load a batch is one
+candidate, which is RocketMQ's canonical flow.
+
+What a batch costs is mostly the same for one candidate and for a hundred, so a lane is not taken as soon as it is free:
+a batch starts beside others once as many wait as are in flight. So few clients have small batches side by side, and
+more clients larger ones, not more of them."""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -18,6 +23,10 @@ from service.ports.clock import Clock
 RETRY_AFTER_S = 1
 """What a refused request is told: by then the queue has turned over several times."""
 
+
+HOLD_S = 0.01
+"""Longest that a free lane holds a request back for the sake of a larger batch: about as long as a batch takes, so that
+one that is stuck delays nobody."""
 
 ENDS_MAX = 64
 """Batches of one segment, over its lanes, whose requests are answered and whose COMMIT or ROLLBACK is on its way: even
@@ -74,6 +83,8 @@ class BatchQueue:
         self._waiting: deque[Ticket] = deque()
         self._open = _OpenTickets(limits.reply_timeout_s)
         self._lanes_free = limits.lanes
+        self._in_lanes = 0
+        self._hold: asyncio.TimerHandle | None = None
         self._in_flight_max = limits.lanes + limits.ends_max
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -117,9 +128,26 @@ class BatchQueue:
 
     def _start_batches(self) -> None:
         while self._lanes_free > 0 and self.in_flight < self._in_flight_max and self._waiting:
+            if (held_s := self._held_s()) > 0:
+                self._look_again(held_s)
+                return
             tickets = self._take()
             if tickets:
                 self._start(tickets)
+
+    def _held_s(self) -> float:
+        """How much longer the next batch waits to become larger."""
+        if len(self._waiting) >= min(self._in_lanes, self._limits.batch_max):
+            return 0.0
+        return self._waiting[0].joined_at_s + HOLD_S - self._clock.monotonic_s()
+
+    def _look_again(self, after_s: float) -> None:
+        if self._hold is None:
+            self._hold = asyncio.get_running_loop().call_later(after_s, self._held_long_enough)
+
+    def _held_long_enough(self) -> None:
+        self._hold = None
+        self._start_batches()
 
     def _take(self) -> list[Ticket]:
         """The next batch. A request that waited too long is refused, not served."""
@@ -134,14 +162,16 @@ class BatchQueue:
         return tickets
 
     def _start(self, tickets: list[Ticket]) -> None:
-        lane = _Lane(self._lane_freed)
+        lane = _Lane(partial(self._lane_freed, len(tickets)))
+        self._in_lanes += len(tickets)
         self._lanes_free -= 1
         task = asyncio.create_task(self._attempt(tickets, lane.free))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._ended(done, tickets, lane))
 
-    def _lane_freed(self) -> None:
+    def _lane_freed(self, size: int) -> None:
         self._lanes_free += 1
+        self._in_lanes -= size
         self._start_batches()
 
     def _ended(self, task: asyncio.Task[None], tickets: list[Ticket], lane: _Lane) -> None:
