@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TypeVar, assert_never
 
 from service.domain.errors import CannotStart, DropgateError, InDoubt, SettingRefused
@@ -26,6 +26,10 @@ BACKOFF_MAX_S = 5.0
 """Longest pause after failing turns: recovery is then noticed within this."""
 RECEIVE_WAIT_S = 1.0
 """How long a receive waits for the first message; a stop is noticed within this."""
+
+SIDE_BY_SIDE = 2
+"""Receives in work at a time: while one's transaction waits for the database, the next is read and prepared, and the
+one before is acknowledged. Of one sale, transactions wait for each other all the same."""
 
 T = TypeVar("T")
 Turn = Callable[[], Awaitable[object]]
@@ -87,9 +91,11 @@ async def consume(
     opened: asyncio.Event | None = None,
 ) -> None:
     """Open the consumer; then receive, process, settle, until `stop`; what is held then is settled before this returns.
+    SIDE_BY_SIDE receives are in work at a time, so that what is processed keeps no order.
 
     A broker that is away, or has no such topic yet, is tried again like any other failure. `opened` is set once."""
     consumer: Consumer | None = None
+    at_work = _AtWork()
 
     async def turn() -> int:
         nonlocal consumer
@@ -100,18 +106,60 @@ async def consume(
             log(Action.STARTED, loop=group)
             if opened is not None:
                 opened.set()
+        await at_work.has_room()
         deliveries = await consumer.receive(max_messages, RECEIVE_WAIT_S)
         if deliveries:
-            settled = await process(deliveries)
-            await asyncio.gather(*[_settle(group, consumer, delivery, outcome) for delivery, outcome in settled])
+            at_work.begin(_work(group, consumer, process, deliveries))
         return len(deliveries)
 
     try:
         # A receive waits by itself: the pause only keeps a broken one from spinning.
         await take_turns(group, turn, interval_s=0.02, stop=stop, clock=clock, again_if_full=1)
+    except asyncio.CancelledError:
+        at_work.cancel()
+        raise
     finally:
-        if consumer is not None:
-            await consumer.close()
+        try:
+            await _one_turn(group, at_work.ends)
+        finally:
+            if consumer is not None:
+                await consumer.close()
+
+
+class _AtWork:
+    """What is processed and settled beside the loop. An error of it is one of the loop's next turn."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Coroutine[None, None, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
+
+    async def has_room(self) -> None:
+        if len(self._tasks) >= SIDE_BY_SIDE:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        self._take_done()
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def ends(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._take_done()
+
+    def _take_done(self) -> None:
+        done = {task for task in self._tasks if task.done()}
+        self._tasks -= done
+        errors = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
+
+
+async def _work(group: str, consumer: Consumer, process: Process, deliveries: Sequence[Delivery]) -> None:
+    settled = await process(deliveries)
+    await asyncio.gather(*[_settle(group, consumer, delivery, outcome) for delivery, outcome in settled])
 
 
 async def _unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:

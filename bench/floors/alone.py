@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from bench.figures import Figure, Measure, latency_of
-from bench.floors.web import TAKE
+from bench.floors.take import TAKE
 from bench.subjects import Subject
 
 ROWS = 128
@@ -44,7 +44,8 @@ async def _closed_loop(call: Call, clients: int, seconds: float) -> tuple[int, f
     async def client() -> None:
         nonlocal done
         while (asked_s := time.monotonic()) < began_s + seconds:
-            done += await call(next(numbers))
+            did = await call(next(numbers))
+            done += did
             latencies.append(time.monotonic() - asked_s)
 
     await asyncio.gather(*(client() for _ in range(clients)))

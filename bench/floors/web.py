@@ -15,21 +15,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bench.floors.take import TAKE
 from service.adapters.system_clock import SystemClock
 from service.api.bodies import ReserveBody
 from service.api.decoding import decoder
 from service.api.server import HttpServer
 from service.core.keys import KeyService
 from service.ports.orders import ApiKey
-
-TAKE = """
-local left = tonumber(redis.call('HGET', KEYS[1], 'available') or 0)
-if left < tonumber(ARGV[1]) then return -1 end
-redis.call('HSET', KEYS[2], ARGV[2], ARGV[1])
-return redis.call('HINCRBY', KEYS[1], 'available', -ARGV[1])
-"""
-"""Less than any seller needs: no limit a buyer, no idempotency, no record of what was decided."""
-
 
 POOL = 64
 """Connections: more make no more calls a second on one core."""
@@ -90,4 +82,5 @@ async def _main(kind: str) -> None:
     await server.serve()
 
 
-uvloop.run(_main(sys.argv[1]))
+if __name__ == "__main__":
+    uvloop.run(_main(sys.argv[1]))

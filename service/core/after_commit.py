@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from service.core.claims import BatchClaims
 from service.core.directory import SaleDirectory
@@ -55,34 +56,50 @@ class AfterCommit:
     async def _confirm(self, made: Sequence[Made]) -> None:
         applied: list[Owed] = []
         try:
-            for (sale, slot), (effects, owed) in _by_slot(made).items():
-                reply = await self._stock.confirm(slot, effects)
+            for slot, of_slot in _by_slot(made).items():
+                reply = await self._stock.confirm(slot, of_slot.effects)
                 if isinstance(reply, Lost):
-                    await self._directory.report_lost(sale, reply.found)
+                    await self._directory.report_lost(of_slot.sale, reply.found)
                     continue
-                note_write_offs(slot, owed, reply.changed)
-                applied += owed
+                note_write_offs(slot, of_slot.owed, reply.changed)
+                applied += of_slot.owed
             await self._orders.clear_owed(applied)
         except Unavailable as error:
             warn(Action.LOOP_FAILED, loop="after_commit", batch_id=made[0][0].batch_id, error=str(error))
 
 
-Effects = dict[ReservationId, Effect]
+@dataclass(frozen=True, kw_only=True)
+class _OfSlot:
+    """What confirm.lua shall do with the units that a slot holds, and what of it is owed."""
+
+    sale: Sale
+    effects: dict[ReservationId, Effect] = field(default_factory=dict)
+    owed: list[Owed] = field(default_factory=list)
 
 
-def _by_slot(made: Sequence[Made]) -> dict[tuple[Sale, Slot], tuple[Effects, list[Owed]]]:
-    """What confirm.lua shall do with the units that each slot holds for these batches: one call a slot."""
-    slots: dict[tuple[Sale, Slot], tuple[Effects, list[Owed]]] = {}
-    for batch, decision in made:
-        owed = {it.reservation_id: it for it in (*decision.owed, *decision.owed_before)}
-        kept = {it.id for it in (*decision.accepted, *decision.existing) if it.holds_stock}
-        for claim in batch.claims:
-            id_ = claim.candidate.reservation_id
-            if not claim.holds_redis or (id_ not in owed and id_ not in kept):
-                continue
-            slot = Slot(sale_id=batch.sale.id, segment=claim.segment, epoch=batch.sale.epoch)
-            effects, owed_here = slots.setdefault((batch.sale, slot), ({}, []))
-            effects[id_] = owed[id_].effect if id_ in owed else Effect.KEEP
-            if id_ in owed:
-                owed_here.append(owed[id_])
+def _by_slot(made: Sequence[Made]) -> dict[Slot, _OfSlot]:
+    """One call a slot. Batches of one transaction share a decision, which is as large as all of them."""
+    decisions = {id(decision): decision for _, decision in made}
+    owed = {it.reservation_id: it for one in decisions.values() for it in (*one.owed, *one.owed_before)}
+    kept = {it.id for one in decisions.values() for it in (*one.accepted, *one.existing) if it.holds_stock}
+    slots: dict[Slot, _OfSlot] = {}
+    for batch, _ in made:
+        for segment, ids in _held(batch).items():
+            slot = Slot(sale_id=batch.sale.id, segment=segment, epoch=batch.sale.epoch)
+            of_slot = slots.setdefault(slot, _OfSlot(sale=batch.sale))
+            for id_ in ids:
+                if id_ in owed:
+                    of_slot.effects[id_] = owed[id_].effect
+                    of_slot.owed.append(owed[id_])
+                elif id_ in kept:
+                    of_slot.effects[id_] = Effect.KEEP
     return slots
+
+
+def _held(batch: BatchClaims) -> dict[int, list[ReservationId]]:
+    """Ids whose units Redis holds, by segment."""
+    held: dict[int, list[ReservationId]] = {}
+    for claim in batch.claims:
+        if claim.holds_redis:
+            held.setdefault(claim.segment, []).append(claim.candidate.reservation_id)
+    return held

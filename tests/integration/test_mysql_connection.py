@@ -34,3 +34,30 @@ async def reset(mariadb: MariaDB) -> Connection:
     connection._writer.transport.abort()
     await asyncio.sleep(0)
     return connection
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "plain",
+        "it's",
+        'say "yes"',
+        "back\\slash",
+        "\\",
+        "'",
+        "';--",
+        "line\nfeed\r",
+        "nul\x00\x1a",
+        "ümlaut ☃ 𝄞",
+        "%s",
+    ],
+)
+async def test_what_is_written_comes_back_as_it_was(mariadb: MariaDB, text: str) -> None:
+    connection = await connect(host="127.0.0.1", port=mariadb.port, user=USER, password=PASSWORD, charset="utf8mb4")
+    try:
+        async with connection.cursor() as cursor:
+            await cursor.execute("SELECT %s, %s", (text, f"{text}{text}"))
+            assert await cursor.fetchone() == (text, text + text)
+    finally:
+        await connection.ensure_closed()

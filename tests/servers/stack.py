@@ -102,7 +102,7 @@ def up(
     with ExitStack() as stack:
         servers = Stack(
             redis=Redis() if "redis" in names else None,
-            mariadb=MariaDB() if "mariadb" in names else None,
+            mariadb=MariaDB(*MariaDB.roomy) if "mariadb" in names else None,
             rocketmq=RocketMQ(options) if "rocketmq" in names else None,
         )
         for server in servers.servers().values():

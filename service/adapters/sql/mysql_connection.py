@@ -8,12 +8,17 @@ clear where it does not: somebody in between has only to leave the offer out.
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import ExitStack
 from typing import Any
 
 from aiomysql.connection import Connection
 from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
+
+
+_NEEDS_NOTHING = re.compile(r"[^\x00\n\r\x1a'\\]*")
+"""Between single quotes: what PyMySQL would escape beyond it, the double quote, needs no escape there."""
 
 
 class _BoundedConnection(Connection):  # type: ignore[misc] # it ships no types
@@ -26,6 +31,10 @@ class _BoundedConnection(Connection):  # type: ignore[misc] # it ships no types
                 await super().ping(reconnect)
         except TimeoutError:
             raise OperationalError(CR.CR_SERVER_LOST, f"No answer to a ping within {self.ping_timeout_s:g} s") from None
+
+    def escape_string(self, s: str) -> str:
+        """PyMySQL's goes through each character in Python: a seventh of what an order costs its consumer."""
+        return s if _NEEDS_NOTHING.fullmatch(s) else super().escape_string(s)
 
     def _ensure_alive(self) -> None:
         """Before each command."""
