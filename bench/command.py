@@ -140,7 +140,6 @@ async def _other(
     request: Request, environment: Mapping[str, str], scheme: str, name_server: str, folder: Path
 ) -> Entrant:
     """The other transport, by the Python that has its client; said at once where it has not."""
-    python = request.also_python or ""
     url = request.also_broker_url or (f"rocketmq4://{name_server}" if scheme == "rocketmq4" else None)
     if url is None:
         raise Failure("--also-python wants --also-broker-url: the proxy, as rocketmq5://HOST:PORT.", code=2)
@@ -149,7 +148,7 @@ async def _other(
         more["LD_LIBRARY_PATH"] = str(request.also_library.absolute())
     stand = Stand(
         name=TRANSPORTS[scheme].http,
-        python=str(Path(python).absolute()),
+        python=os.path.abspath(request.also_python or ""),  # noqa: PTH100, ASYNC240 - not resolved: it may be a link
         environment=stand_environment(environment, scheme, **more),
         folder=folder,
     )

@@ -21,7 +21,7 @@ from bench.report.facts import Fact
 from bench.report.run import Run
 from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Address, Stand
-from bench.steps import Subjects, bare_steps, stand_steps
+from bench.steps import Subjects, bare_steps, java_step, stand_steps
 
 FAILURES_MAX = 10
 """More, and the run is given up: the servers are gone, not a step."""
@@ -63,11 +63,13 @@ class Bench:
         started_at = datetime.now(UTC)
         keys = {it.stand.name: await it.stand.prepare() for it in self.entrants}
         for repeat in range(self.options.repeats):
-            await self._take(self._wanted(bare_steps(self.desk, self.options, self.name_server, self.jars), repeat))
+            await self._take(self._wanted(bare_steps(self.desk, self.options), repeat))
+            java = java_step(self.desk, self.name_server, self.jars)
             for entrant in self.entrants:
                 async with self._api(entrant, keys[entrant.stand.name]) as (api, secret):
                     steps = stand_steps(self.desk, self.options, api, entrant.subjects, secret)
                     await self._take(self._wanted(steps, repeat))
+                    await self._take(self._wanted(iter([java]), repeat) if entrant is self.entrants[0] else [])
         return Run(
             started_at=started_at,
             machine=machine(),

@@ -13,6 +13,7 @@ from bench.measures.desk import Desk
 from bench.measures.selling import Api
 from bench.plan import Found, Group, Options, Step
 from bench.report.facts import Fact
+from bench.stand.dropgate import Stand
 from bench.strategies.registry import STRATEGIES
 from bench.subjects import Pace, Subject
 
@@ -47,7 +48,13 @@ ROCKETMQ4 = Subjects(
 ON_SQL = Subjects(http=Subject.DROPGATE_SQL, engine=Subject.ENGINE_SQL)
 
 
-def bare_steps(desk: Desk, options: Options, name_server: str, jars: Path) -> Iterator[Step]:
+def java_step(desk: Desk, name_server: str, jars: Path) -> Step:
+    """After a stand's own half messages, which make the topic."""
+    take = partial(others.java_halves, desk, name_server, jars, JAVA_THREADS)
+    return Step(f"{Subject.JAVA_HALF}, {JAVA_THREADS} threads", Group.FLOORS, take)
+
+
+def bare_steps(desk: Desk, options: Options) -> Iterator[Step]:
     """Without Dropgate."""
     for clients in options.clients:
         for subject in (Subject.FLOOR_ECHO, Subject.FLOOR_EVALSHA):
@@ -56,8 +63,6 @@ def bare_steps(desk: Desk, options: Options, name_server: str, jars: Path) -> It
         yield Step(f"{Subject.REDIS_ALONE}, {clients} clients", Group.FLOORS, redis)
     insert = partial(floors.alone, desk, Subject.RAW_INSERT, INSERT_CONNECTIONS)
     yield Step(f"{Subject.RAW_INSERT}, {INSERT_CONNECTIONS} connections", Group.FLOORS, insert)
-    java = partial(others.java_halves, desk, name_server, jars, JAVA_THREADS)
-    yield Step(f"{Subject.JAVA_HALF}, {JAVA_THREADS} threads", Group.FLOORS, java)
     for name in STRATEGIES:
         for clients in options.clients:
             take = partial(others.strategy, desk, name, clients)
@@ -76,7 +81,7 @@ def stand_steps(desk: Desk, options: Options, api: Api, subjects: Subjects, pay_
         yield Step(f"{subjects.engine}, {clients} clients", Group.ENGINE, engine)
     if subjects.one_half is not None:
         one = replace(stand, environment={**stand.environment, **ONE_HALF})
-        halved = partial(selling.engine, desk, one, subjects.one_half, ONE_HALF_CLIENTS)
+        halved = partial(_one_half, desk, one, subjects.one_half)
         yield Step(f"{subjects.one_half}, {ONE_HALF_CLIENTS} clients", Group.ENGINE, halved)
     for clients in options.clients:
         yield Step(f"{api.subject} accepts, {clients} clients", Group.HTTP, partial(selling.accept, desk, api, clients))
@@ -101,11 +106,20 @@ def _alone_steps(desk: Desk, options: Options, api: Api, pay_secret: str) -> Ite
     yield Step(f"{api.subject}, soak", Group.SOAK, soak, repeated=False)
 
 
+async def _one_half(desk: Desk, stand: Stand, subject: Subject) -> Found:
+    """Its drain is one of messages with one order each: no drain of Dropgate's."""
+    found = await selling.engine(desk, stand, subject, ONE_HALF_CLIENTS)
+    return [it for it in found if isinstance(it, Figure) and it.measure is not Measure.DRAIN]
+
+
 async def _paced(desk: Desk, api: Api) -> Found:
     """The peak first: the shares are of what this machine does now."""
     peak = await _peak(desk, api)
-    half = await selling.at_rate(desk, api, Pace.HALF, peak.rate_per_s / 2)
-    return [half, await selling.at_rate(desk, api, Pace.TENTH, peak.rate_per_s / 10)]
+    return [
+        await selling.at_rate(desk, api, Pace.HALF, peak.rate_per_s / 2),
+        await selling.at_rate(desk, api, Pace.TENTH, peak.rate_per_s / 10),
+        await selling.at_rate(desk, api, Pace.TENTH_AMONG_ALL, peak.rate_per_s / 10, among_all=True),
+    ]
 
 
 async def _soak(desk: Desk, api: Api, seconds: float) -> Found:

@@ -32,6 +32,7 @@ class Pace(StrEnum):
 
     HALF = "half the peak rate"
     TENTH = "a tenth of the peak rate"
+    TENTH_AMONG_ALL = "an order consumer beside it, a tenth of the peak rate"
 
 
 GOOD_ALONE = "good clients alone"

@@ -1,4 +1,4 @@
-"""Clients as coroutines that wait for the reserve use case, over adapters wired as a process of the product has them."""
+"""Clients as coroutines that wait for the reserve use case, over adapters wired as in a process of the product."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def _view(cases: UseCases) -> AsyncIterator[None]:
 
 async def _ready(cases: UseCases) -> None:
     async with asyncio.timeout(READY_S):
-        while await cases.readiness.missing():
+        while await cases.readiness.missing():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(PAUSE_S)
 
 

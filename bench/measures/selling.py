@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import msgspec
@@ -12,6 +13,8 @@ import msgspec
 from bench.engine.clients import EngineResult, EngineSpec
 from bench.figures import Figure, Measure, Usage
 from bench.measures.desk import Desk, note_of
+from bench.measures.memory import redis_bytes
+from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, orders_of
@@ -86,14 +89,22 @@ async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
     return [figure]
 
 
-async def at_rate(desk: Desk, api: Api, pace: Pace, per_s: float, clients: int = 256) -> Figure:
-    """By a clock, with every part running, as in a shop."""
+async def at_rate(
+    desk: Desk, api: Api, pace: Pace, per_s: float, *, clients: int = 256, among_all: bool = False
+) -> Figure:
+    """By a clock, with what the peak was measured with; or `among_all`, with an order consumer on the same cores."""
     sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     spec = msgspec.structs.replace(desk.spec(api.address, sale.path, api.bearer, clients), per_s=per_s)
-    async with api.stand.part("order") as (order, _):
-        async with watching({**api.processes, "dropgate order": order.process.pid}) as watch:
+    async with AsyncExitStack() as stack:
+        processes = dict(api.processes)
+        if among_all:
+            order, _ = await stack.enter_async_context(api.stand.part("order"))
+            processes["dropgate order"] = order.process.pid
+        async with watching(processes) as watch:
             result = await desk.crowd(spec)
+        if not among_all:
+            await stack.enter_async_context(api.stand.part("order"))
         audit, wrong = await sale.audited(desk.engine, result.told)
     return Figure(
         subject=api.subject,
@@ -135,7 +146,7 @@ async def _until(desk: Desk, sale: BenchSale, orders: int) -> tuple[float, int]:
     return time.monotonic(), found
 
 
-async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure]:
+async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure | Fact]:
     """Without HTTP, in a process of the stand's Python; then drain and audit as over HTTP."""
     sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
     spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
@@ -163,4 +174,8 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         note=wrong,
         usage=(Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb),),
     )
-    return [figure, *(msgspec.structs.replace(it, audit=audit) for it in drained)]
+    found: list[Figure | Fact] = [figure, *(msgspec.structs.replace(it, audit=audit) for it in drained)]
+    if not on_sql:
+        taken = await redis_bytes(desk.environment["DROPGATE_REDIS_URL"], sale.id) / max(1, audit.sold)
+        found.append(Fact(name=FactName.REDIS_BYTES, subject=subject, value=taken, unit="bytes"))
+    return found

@@ -66,7 +66,7 @@ class Stand:
         return await said(name, command, self.environment, self.folder, timeout_s=timeout_s, codes=codes)
 
     async def asked(self, *arguments: str, timeout_s: float = COMMAND_S) -> dict[str, Any]:
-        """A command with --json, and what it said; also of one that ends with 1, as an audit does that finds a fault."""
+        """A command with --json, and what it said; also where it ends with 1, as an audit that finds a fault."""
         answer: dict[str, Any] = json.loads(
             await self.command(*arguments, "--json", timeout_s=timeout_s, codes=AUDITED)
         )

@@ -242,14 +242,13 @@ class EndingService:
         async def work(transaction: SaleTransaction) -> tuple[int, tuple[Owed, ...]]:
             sale = transaction.sales[sale_id]
             now_ms = self._clock.now_ms()
-            rows = await transaction.orders(ids)
-            cancelled = []
-            for order in rows.values():
-                ended = cancel(order, Reason.PAYMENT_TIMEOUT, due_before_ms=now_ms)
-                if isinstance(ended, Order) and await transaction.replace_order(
-                    ended, expected=Status.AWAITING_PAYMENT
-                ):
-                    cancelled.append(ended)
+            rows = (await transaction.orders(ids)).values()
+            due = [cancel(order, Reason.PAYMENT_TIMEOUT, due_before_ms=now_ms) for order in rows]
+            ended = [order for order in due if isinstance(order, Order)]
+            won = await transaction.cancel_unpaid(
+                [order.id for order in ended], Reason.PAYMENT_TIMEOUT, due_before_ms=now_ms
+            )
+            cancelled = [order for order in ended if order.id in won]
             await transaction.emit([event_of_order(order, now_ms) for order in cancelled])
             owed = await give_back(transaction, sale, cancelled, "timeout", now_ms)
             return len(cancelled), owed

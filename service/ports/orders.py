@@ -11,7 +11,7 @@ from service.domain.ids import BatchId, BuyerId, EventId, PaymentId, Reservation
 from service.domain.ledger import SqlTerms
 from service.domain.order import Order, Owed
 from service.domain.payment import Payment, PaymentOutcome, RefundReason
-from service.domain.reservation import Status
+from service.domain.reservation import Reason, Status
 from service.domain.sale import Authority, Sale, SaleRules, SaleStatus, ServerIds
 from service.domain.stock import Effect, Record, Slot
 
@@ -81,6 +81,12 @@ class SaleTransaction(Protocol):
 
     async def replace_order(self, order: Order, *, expected: Status) -> bool:
         """The one conditional UPDATE that decides pay against cancel: False if the row is no longer `expected`."""
+
+    async def cancel_unpaid(
+        self, ids: Sequence[ReservationId], reason: Reason, *, due_before_ms: int
+    ) -> frozenset[ReservationId]:
+        """`replace_order` for many that are cancelled alike: those that were still waiting for their payment, and
+        expired by then."""
 
     async def move_stock(self, movements: Sequence[StockMovement]) -> None:
         """Append to the ledger and add the deltas to `available`, never below 0; a key that is there is no second move

@@ -385,6 +385,30 @@ async def test_expired_orders_come_oldest_first_and_paid_ones_not_at_all(stores:
     assert [order.buyer_id for order in await stores.orders.expired(due + 9_000, 1)] == ["b1"]
 
 
+async def test_of_many_orders_those_that_are_due_and_unpaid_are_cancelled(stores: Stores) -> None:
+    await stores.sales.create(OTHER, rules(stock=9, limit=9), NOW)
+    anna, bert, carl = [
+        (await sell(stores, [claim(who, sale_id=OTHER)], NOW + n, OTHER)).accepted[0]
+        for n, who in enumerate(("anna", "bert", "carl"))
+    ]
+    due_ms = bert.expires_at_ms
+    assert due_ms is not None
+    ids = [carl.id, bert.id, anna.id, ReservationId(f"{OTHER}.nobody")]
+
+    async def work(transaction: SaleTransaction) -> frozenset[ReservationId]:
+        assert await transaction.replace_order(replace(anna, status=Status.PAID), expected=Status.AWAITING_PAYMENT)
+        return await transaction.cancel_unpaid(ids, Reason.PAYMENT_TIMEOUT, due_before_ms=due_ms)
+
+    assert await stores.orders.transact([OTHER], work) == {bert.id}
+    rows = await stores.orders.orders([anna.id, bert.id, carl.id])
+    states = {id_: (row.status, row.reason) for id_, row in rows.items()}
+    assert states == {
+        anna.id: (Status.PAID, None),
+        bert.id: (Status.CANCELLED, Reason.PAYMENT_TIMEOUT),
+        carl.id: (Status.AWAITING_PAYMENT, None),
+    }
+
+
 async def test_of_a_buyer_the_newest_live_order_is_found(stores: Stores) -> None:
     await stores.sales.create(OTHER, rules(stock=9, limit=9), NOW)
     orders: list[Order] = []

@@ -16,7 +16,6 @@ from aiomysql.connection import Connection
 from pymysql.constants import CLIENT, CR
 from pymysql.err import OperationalError
 
-
 _NEEDS_NOTHING = re.compile(r"[^\x00\n\r\x1a'\\]*")
 """Between single quotes: what PyMySQL would escape beyond it, the double quote, needs no escape there."""
 

@@ -29,7 +29,7 @@ from service.domain.errors import InvariantBroken
 from service.domain.event import Event
 from service.domain.ids import BatchId, BuyerId, ReservationId, SaleId
 from service.domain.order import Order, Owed
-from service.domain.reservation import Status
+from service.domain.reservation import Reason, Status
 from service.domain.sale import Sale
 from service.domain.stock import Effect
 from service.ports.orders import Adjustment, StockMovement
@@ -72,6 +72,23 @@ class SqlSaleTransaction(SqlPayments):
             .values(**values_that_change(order), version=row.version + 1)
         )
         return (await self._connection.execute(statement)).rowcount == 1
+
+    async def cancel_unpaid(
+        self, ids: Sequence[ReservationId], reason: Reason, *, due_before_ms: int
+    ) -> frozenset[ReservationId]:
+        """Two statements a chunk: one locks those that are meant, so that the other changes just these. A payment,
+        which does not lock the sale, comes before both or after them."""
+        row, cancelled = tables.orders.c, set[ReservationId]()
+        unpaid = and_(row.status == str(Status.AWAITING_PAYMENT), row.expires_at_ms <= due_before_ms)
+        for chunk in chunks(sorted(ids)):
+            found = select(row.id).with_hint(tables.orders, BY_KEY, "mysql").where(row.id.in_(chunk), unpaid)
+            meant = [ReservationId(id_) for id_ in await self._connection.scalars(found.with_for_update())]
+            if meant:
+                change = update(tables.orders).with_hint(BY_KEY, dialect_name="mysql").where(row.id.in_(meant))
+                values = {"status": str(Status.CANCELLED), "reason": str(reason), "version": row.version + 1}
+                await self._connection.execute(change.values(values))
+                cancelled.update(meant)
+        return frozenset(cancelled)
 
     async def move_stock(self, movements: Sequence[StockMovement]) -> None:
         if not movements:
