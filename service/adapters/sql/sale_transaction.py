@@ -76,13 +76,16 @@ class SqlSaleTransaction(SqlPayments):
     async def cancel_unpaid(
         self, ids: Sequence[ReservationId], reason: Reason, *, due_before_ms: int
     ) -> frozenset[ReservationId]:
-        """Two statements a chunk: one locks those that are meant, so that the other changes just these. A payment,
-        which does not lock the sale, comes before both or after them."""
+        """Two statements a chunk: one locks, and shows which are meant; the other changes just these. A payment, which
+        does not lock the sale, comes before both or after them."""
         row, cancelled = tables.orders.c, set[ReservationId]()
-        unpaid = and_(row.status == str(Status.AWAITING_PAYMENT), row.expires_at_ms <= due_before_ms)
         for chunk in chunks(sorted(ids)):
-            found = select(row.id).with_hint(tables.orders, BY_KEY, "mysql").where(row.id.in_(chunk), unpaid)
-            meant = [ReservationId(id_) for id_ in await self._connection.scalars(found.with_for_update())]
+            found = select(row.id, row.status, row.expires_at_ms).where(row.id.in_(chunk)).with_for_update()
+            meant = [
+                ReservationId(id_)
+                for id_, status, expires_at_ms in await self._connection.execute(found)
+                if status == str(Status.AWAITING_PAYMENT) and expires_at_ms <= due_before_ms
+            ]
             if meant:
                 change = update(tables.orders).with_hint(BY_KEY, dialect_name="mysql").where(row.id.in_(meant))
                 values = {"status": str(Status.CANCELLED), "reason": str(reason), "version": row.version + 1}
