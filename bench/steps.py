@@ -92,6 +92,7 @@ def stand_steps(desk: Desk, options: Options, api: Api, subjects: Subjects, pay_
 
 def _alone_steps(desk: Desk, options: Options, api: Api, pay_secret: str) -> Iterator[Step]:
     yield Step(f"{api.subject}, by a clock", Group.PACED, partial(_paced, desk, api))
+    yield Step(f"{api.subject}, drain", Group.AFTERWARDS, partial(afterwards.drained, desk, api.stand))
     payment = partial(afterwards.payment, desk, api, pay_secret, PAY_CLIENTS)
     yield Step(f"{api.subject}, payments", Group.AFTERWARDS, payment)
     yield Step(f"{api.subject}, expiry", Group.AFTERWARDS, partial(afterwards.expiry, desk, api.stand))
@@ -107,9 +108,9 @@ def _alone_steps(desk: Desk, options: Options, api: Api, pay_secret: str) -> Ite
 
 
 async def _one_half(desk: Desk, stand: Stand, subject: Subject) -> Found:
-    """Its drain is one of messages with one order each: no drain of Dropgate's."""
+    """Its Redis is Dropgate's: no fact about it twice."""
     found = await selling.engine(desk, stand, subject, ONE_HALF_CLIENTS)
-    return [it for it in found if isinstance(it, Figure) and it.measure is not Measure.DRAIN]
+    return [it for it in found if isinstance(it, Figure)]
 
 
 async def _paced(desk: Desk, api: Api) -> Found:

@@ -53,7 +53,8 @@ async def _closed_loop(call: Call, clients: int, seconds: float) -> tuple[int, f
 
 
 async def redis_alone(clients: int, seconds: float) -> Figure:
-    client = redis.asyncio.Redis.from_url(os.environ["DROPGATE_REDIS_URL"])
+    pool = redis.asyncio.BlockingConnectionPool.from_url(os.environ["DROPGATE_REDIS_URL"], max_connections=clients)
+    client = redis.asyncio.Redis(connection_pool=pool)
     sha = await client.script_load(TAKE)
     await client.delete("bench:alone:taken")
     await client.hset("bench:alone", "available", "1000000000")

@@ -19,13 +19,24 @@ from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PRICE, BenchSale
 
+BACKLOG = 40_000
 PAYERS = 5_000
 UNPAID = 10_000
-AT_ONCE = 256
+AT_ONCE = 1_000
+"""More than all lanes take: every batch is full."""
 WINDOW_S = 30
 """A delay level of RocketMQ's own list, and longer than it takes to make all of the orders."""
 EXPIRED_WITHIN_S = 60.0
 LOOK_S = 0.1
+
+
+async def drained(desk: Desk, stand: Stand) -> list[Figure]:
+    """BACKLOG reservations in full batches, which one order consumer finds."""
+    sale = await BenchSale.opened(stand, BACKLOG)
+    told = await reserved(desk, sale, BACKLOG)
+    figure = await drain(desk, sale, len(told))
+    audit, wrong = await sale.audited(desk.engine, told)
+    return [msgspec.structs.replace(figure, audit=audit, note=wrong)]
 
 
 async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -43,12 +43,12 @@ class Api:
 
 
 async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
-    """At full speed, with the order consumer stopped; then the drain, and the audit of both."""
+    """At full speed, with the order consumer stopped; it makes the orders afterwards, for the audit."""
     sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     async with watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
-    drained = [] if api.on_sql else [await drain(desk, sale, len(result.told))]
+    await _ordered(desk, sale, result.told, on_sql=api.on_sql)
     audit, wrong = await sale.audited(desk.engine, result.told)
     accepted = Figure(
         subject=api.subject,
@@ -63,7 +63,7 @@ async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
         answers=result.answers,
         note=note_of(result, wrong),
     )
-    return [accepted, *(msgspec.structs.replace(it, audit=audit) for it in drained)]
+    return [accepted]
 
 
 async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
@@ -121,6 +121,12 @@ async def at_rate(
     )
 
 
+async def _ordered(desk: Desk, sale: BenchSale, told: Sequence[int], *, on_sql: bool) -> None:
+    """All of these have their orders."""
+    if told and not on_sql:
+        await drain(desk, sale, len(told))
+
+
 async def drain(desk: Desk, sale: BenchSale, backlog: int) -> Figure:
     """From the consumer's first order to its last: its start is not counted."""
     async with sale.stand.part("order") as (it, _), watching({"dropgate order": it.process.pid}) as watch:
@@ -147,7 +153,7 @@ async def _until(desk: Desk, sale: BenchSale, orders: int) -> tuple[float, int]:
 
 
 async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure | Fact]:
-    """Without HTTP, in a process of the stand's Python; then drain and audit as over HTTP."""
+    """Without HTTP, in a process of the stand's Python; orders and audit as over HTTP."""
     sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
     spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
     output = await said(
@@ -159,7 +165,7 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         timeout_s=desk.warm_s + desk.seconds + 90,
     )
     result = msgspec.json.decode(output, type=EngineResult)
-    drained = [] if on_sql else [await drain(desk, sale, len(result.told))]
+    await _ordered(desk, sale, result.told, on_sql=on_sql)
     audit, wrong = await sale.audited(desk.engine, result.told)
     figure = Figure(
         subject=subject,
@@ -174,7 +180,7 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         note=wrong,
         usage=(Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb),),
     )
-    found: list[Figure | Fact] = [figure, *(msgspec.structs.replace(it, audit=audit) for it in drained)]
+    found: list[Figure | Fact] = [figure]
     if not on_sql:
         taken = await redis_bytes(desk.environment["DROPGATE_REDIS_URL"], sale.id) / max(1, audit.sold)
         found.append(Fact(name=FactName.REDIS_BYTES, subject=subject, value=taken, unit="bytes"))

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 Main = Callable[[asyncio.Event], Awaitable[int]]
 
-COLLECT_AT = 50_000
+COLLECT_AT = 10_000
 """New objects between two collections, of Python's 700."""
 PARENT_GONE_GRACE_S = 5.0
 """Added to the stop time-out once the parent is gone: after it the process ends whatever still runs."""

@@ -28,6 +28,9 @@ HOLD_S = 0.01
 """Longest that a free lane holds a request back for the sake of a larger batch: about as long as a batch takes, so that
 one that is stuck delays nobody."""
 
+FEW = 8
+"""So few candidates in flight hold nobody back: the process has time for small batches."""
+
 ENDS_MAX = 64
 """Batches of one segment, over its lanes, whose requests are answered and whose COMMIT or ROLLBACK is on its way: even
 a broker that takes a second for each lets a segment sell 64 × 128 in it."""
@@ -137,7 +140,7 @@ class BatchQueue:
 
     def _held_s(self) -> float:
         """How much longer the next batch waits to become larger."""
-        if len(self._waiting) >= min(self._in_lanes, self._limits.batch_max):
+        if self._in_lanes < FEW or len(self._waiting) >= min(self._in_lanes, self._limits.batch_max):
             return 0.0
         return self._waiting[0].joined_at_s + HOLD_S - self._clock.monotonic_s()
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
 from consumers import order as order_consumer
 from service.adapters.system_clock import SystemClock
-from service.core import after_commit
-from service.core.batching import BatchLimits, BatchQueue, Ticket
+from service.core import after_commit, batching
+from service.core.batching import BatchLimits, BatchQueue, ReserveAnswer, Ticket
 from service.core.fates import Ended, Failed, Fate, Fates, Waiting
 from service.domain.errors import OutcomeUnknown
 from service.domain.ids import BatchId
+from tests.fixtures.stage_tools import until
 from tests.fixtures.stock import candidate, new_slot
 
 SLOT = new_slot()
@@ -51,6 +54,128 @@ async def test_batches_that_wait_for_the_brokers_end_are_bounded_and_drained() -
     for future in futures:
         with pytest.raises(OutcomeUnknown):
             await future
+
+
+class Lanes:
+    """Batches that are in flight until they are let go."""
+
+    def __init__(self, **limits: Any) -> None:
+        limits = {
+            "batch_max": 128,
+            "lanes": 4,
+            "queue_max": 1_000,
+            "queue_age_max_s": 60,
+            "reply_timeout_s": 60,
+            **limits,
+        }
+        self.queue = BatchQueue(self._attempt, BatchLimits(**limits), SystemClock())
+        self.sizes: list[int] = []
+        self._free: list[asyncio.Event] = []
+        self._numbers = count()
+
+    async def _attempt(self, tickets: list[Ticket], answered: Callable[[], None]) -> None:
+        self.sizes.append(len(tickets))
+        self._free.append(free := asyncio.Event())
+        await free.wait()
+
+    async def join(self, many: int) -> list[asyncio.Future[ReserveAnswer]]:
+        found = [self.queue.join(candidate(SLOT, f"b-{next(self._numbers)}"), keyed=True) for _ in range(many)]
+        await asyncio.sleep(0)
+        return found
+
+    async def let_go(self, batch: int) -> None:
+        self._free[batch].set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def end(self) -> None:
+        for free in self._free:
+            free.set()
+
+
+@pytest.fixture
+def held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "HOLD_S", 60.0)
+
+
+@pytest.mark.usefixtures("held_for_ever")
+async def test_a_batch_starts_beside_others_once_as_many_wait_as_are_in_flight() -> None:
+    lanes = Lanes(lanes=2)
+    await lanes.join(1 + 1 + 20)
+    assert lanes.sizes == [1, 1]
+    await lanes.let_go(0)
+    assert lanes.sizes == [1, 1, 20]
+    await lanes.let_go(1)
+    await lanes.join(19)
+    assert lanes.sizes == [1, 1, 20]
+    await lanes.join(1)
+    assert lanes.sizes == [1, 1, 20, 20]
+    await lanes.end()
+
+
+@pytest.mark.usefixtures("held_for_ever")
+async def test_few_in_flight_and_a_full_batch_hold_nobody_back() -> None:
+    lanes = Lanes(lanes=4, batch_max=32)
+    await lanes.join(3)
+    assert lanes.sizes == [1, 1, 1]
+    await lanes.join(1 + 40)
+    await lanes.let_go(0)
+    await lanes.join(24)
+    await lanes.let_go(1)
+    assert lanes.sizes == [1, 1, 1, 1, 32, 32]
+    await lanes.end()
+
+
+async def test_nobody_is_held_back_for_long_by_a_batch_that_is_stuck() -> None:
+    lanes = Lanes(lanes=2)
+    await lanes.join(1 + 1 + 20)
+    await lanes.let_go(0)
+    await lanes.let_go(1)
+    await lanes.join(3)
+    assert lanes.sizes == [1, 1, 20]
+
+    async def are_taken() -> bool:
+        return lanes.sizes == [1, 1, 20, 3]
+
+    await until(are_taken, "the three are taken")
+    await lanes.end()
+
+
+async def test_who_has_no_answer_in_time_hears_that_the_outcome_is_unknown_and_no_one_else_does() -> None:
+    lanes = Lanes(lanes=1, reply_timeout_s=0.05)
+    (first,) = await lanes.join(1)
+    with pytest.raises(OutcomeUnknown):
+        await first
+    lanes = Lanes(lanes=1, reply_timeout_s=60)
+    (patient,) = await lanes.join(1)
+    assert not patient.done()
+    lanes.queue.abandon()
+    with pytest.raises(OutcomeUnknown):
+        await patient
+    await lanes.end()
+
+
+async def test_who_goes_away_leaves_the_line_and_takes_nobody_along() -> None:
+    lanes = Lanes(lanes=1)
+    _, second, third = await lanes.join(3)
+    second.cancel()
+    await lanes.let_go(0)
+    assert lanes.sizes == [1, 1]
+    assert not third.done()
+    await lanes.end()
+
+
+async def test_what_is_answered_behind_one_that_is_not_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "SWEEP_AT", 16)
+    open_tickets = batching._OpenTickets(60)
+    loop = asyncio.get_running_loop()
+    for number in range(1_000):
+        future: asyncio.Future[ReserveAnswer] = loop.create_future()
+        open_tickets.add(Ticket(candidate=candidate(SLOT, f"b-{number}"), keyed=True, joined_at_s=0.0, future=future))
+        if number > 0:
+            future.cancel()
+    assert len(open_tickets._tickets) <= 2 * 16
+    open_tickets.refuse_all()
 
 
 def test_of_a_batch_in_parts_the_gravest_fate_counts() -> None:

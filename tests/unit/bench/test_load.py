@@ -1,0 +1,143 @@
+"""The load generator against a server that it can be held to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bench.load.crowd import Crowd
+from bench.load.requests import bytes_for
+from bench.load.spec import LoadResult, LoadSpec, Pay
+from bench.stand.sale import audit_of
+from tests.fixtures.stage_tools import until
+
+SOLD_OUT = b'{"code":"sold_out"}'
+
+
+class Shop:
+    """Sells `stock` units; hears every request."""
+
+    def __init__(self, stock: int, *, slow_s: float = 0.0) -> None:
+        self.left = stock
+        self.slow_s = slow_s
+        self.buyers: Counter[str] = Counter()
+        self.at_once = self.most_at_once = self.open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    int(it.split(b":")[1]) for it in head.splitlines() if it.lower().startswith(b"content-length")
+                )
+                self.buyers[json.loads(await reader.readexactly(length))["buyer_id"]] += 1
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+                await asyncio.sleep(self.slow_s)
+                self.at_once -= 1
+                writer.write(self._answer())
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            self.open -= 1
+
+    async def is_empty(self) -> bool:
+        return self.open == 0
+
+    def _answer(self) -> bytes:
+        self.left -= 1
+        if self.left >= 0:
+            return b"HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\n\r\n{}"
+        return b"HTTP/1.1 409 Conflict\r\nContent-Length: %d\r\n\r\n%b" % (len(SOLD_OUT), SOLD_OUT)
+
+
+@asynccontextmanager
+async def serving(shop: Shop) -> AsyncIterator[int]:
+    server = await asyncio.start_server(shop.serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+        await until(shop.is_empty, "its clients have gone")
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+async def crowd(shop: Shop, **changes: object) -> LoadResult:
+    async with serving(shop) as port:
+        plain: dict[str, object] = {"clients": 4, "warm_s": 0.0, "seconds": 0.3, **changes}
+        spec = LoadSpec(host="127.0.0.1", port=port, path="/r", bearer="dg_a_b", **plain)  # type: ignore[arg-type]
+        return await Crowd(spec).run()
+
+
+async def test_each_buyer_asks_once_and_whoever_is_told_yours_is_remembered() -> None:
+    shop = Shop(7)
+    result = await crowd(shop, buyers_max=50)
+    assert result.answers == {"202": 7, "sold_out": 43}
+    assert len(shop.buyers) == 50
+    assert set(shop.buyers.values()) == {1}
+    assert len(set(result.told)) == 7
+    assert result.unheard == []
+    assert result.latency is not None
+
+
+async def test_a_closed_loop_has_as_many_under_way_as_there_are_clients() -> None:
+    shop = Shop(10_000, slow_s=0.01)
+    result = await crowd(shop, clients=8)
+    assert shop.most_at_once == 8
+    assert sum(result.answers.values()) == pytest.approx(8 * 30, rel=0.5)
+
+
+async def test_a_slow_server_is_not_asked_less_often_by_a_clock_and_its_waits_count() -> None:
+    """Coordinated omission: with one connection and 50 ms an answer, 100 requests a second must queue, and show it."""
+    shop = Shop(10_000, slow_s=0.05)
+    result = await crowd(shop, clients=1, per_s=100.0, seconds=1.0)
+    assert result.latency is not None
+    assert result.latency.p99_ms > 200
+
+
+async def test_a_server_that_goes_away_ends_the_crowd_and_its_buyers_are_unheard() -> None:
+    async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(hangs_up, "127.0.0.1", 0)
+    async with server, asyncio.timeout(5):
+        port = server.sockets[0].getsockname()[1]
+        spec = LoadSpec(host="127.0.0.1", port=port, path="/r", bearer="b", clients=3, warm_s=0.0, seconds=30.0)
+        result = await Crowd(spec).run()
+    assert sorted(result.unheard) == [0, 1, 2]
+    assert result.told == []
+
+
+def test_a_payment_is_of_the_reservation_that_the_buyer_has() -> None:
+    pay = Pay(sale="bench-a", amount=4_900, currency="EUR", secret="s" * 32)
+    spec = LoadSpec(host="h", port=1, path="/v1/payments", bearer="", clients=1, warm_s=0, seconds=1, pay=pay)
+    head, _, body = bytes_for(spec).of(3).partition(b"\r\n\r\n")
+    assert b"Dropgate-Signature: t=" in head
+    assert json.loads(body)["reservation_id"].startswith("bench-a.")
+    assert int(head.rpartition(b"Content-Length: ")[2]) == len(body)
+
+
+LEDGER = {
+    "sql": {"awaiting_payment": 3, "paid": 0, "refunded_kept": 0, "under_review": 0},
+    "segments": [{"queued": 0}],
+    "problems": [],
+    "quiet": True,
+}
+
+
+def test_an_audit_finds_what_was_oversold_lost_and_left_in_doubt() -> None:
+    rows = {"a": "awaiting_payment", "b": "awaiting_payment", "c": "awaiting_payment", "d": "rejected"}
+    clean = audit_of(3, LEDGER, rows, {"a", "b"})
+    assert clean.clean
+    assert audit_of(2, LEDGER, rows, {"a"}).oversold == 1
+    assert audit_of(3, LEDGER, rows, {"a", "d", "e"}).lost == 2
+    assert audit_of(3, {**LEDGER, "segments": [{"queued": 2}]}, rows, {"a"}).in_doubt == 2
+    assert audit_of(3, {**LEDGER, "problems": ["no"]}, rows, {"a"}).in_doubt == 1
