@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +42,14 @@ class NoPictures(Exception):
 def pictures(run: Run) -> dict[str, bytes]:
     """SVG by file name. Raises NoPictures."""
     try:
-        import pygal  # noqa: F401, PLC0415 # the extra may be missing, and tables need none of it
+        import pygal  # noqa: PLC0415 # the extra may be missing, and tables need none of it
     except ImportError:
         raise NoPictures(
             "No pictures were drawn: pygal is missing. `pip install --editable '.[bench]'` brings it; then"
             " `python -m bench.report FOLDER --draw` draws those of a stored run."
         ) from None
+    # It hangs a finder for its plugins among all imports, of a kind that Python has given up: others trip over it.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, pygal.PluginImportFixer)]
     return dict(_all(groups_of(run.figures)))
 
 

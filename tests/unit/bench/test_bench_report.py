@@ -406,6 +406,11 @@ def test_a_picture_is_well_formed_and_stands_alone(name):
     assert set(re.findall(rb"\w+://[^\"' ]+", svg)) == {b"http://www.w3.org/2000/svg"}
 
 
+def test_pictures_leave_no_finder_among_the_imports():
+    pictures(a_whole_run())
+    assert not [finder for finder in sys.meta_path if "pygal" in type(finder).__module__]
+
+
 def test_the_same_run_gives_the_same_pictures():
     assert pictures(a_whole_run()) == pictures(a_whole_run())
 
