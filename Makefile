@@ -85,6 +85,21 @@ server-needs: $(VENV)/.dev
 servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis for you until Ctrl-C, and say where they are
 	@$(BIN)/python -m tests.servers up $(ARGS)
 
+# The bench wants the servers of `make servers`, which run in another terminal, or yours: BENCH_ENV names the settings.
+BENCH_ENV ?= .servers/env
+BENCH = set -a; . $(BENCH_ENV); set +a; $(BIN)/dropgate bench --jars $(wildcard .servers/rocketmq-5*)
+
+.PHONY: bench
+bench: $(VENV)/.dev ## measure floors, comparators and Dropgate on the servers of make servers, each with its audit
+	@[ -f $(BENCH_ENV) ] || { echo "There is no $(BENCH_ENV): run 'make servers' in another terminal." >&2; exit 1; }
+	@$(BENCH) --also-python $(NATIVE)/bin/python --also-library $(wildcard .servers/librocketmq-*) $(ARGS)
+
+.PHONY: bench-check
+bench-check: $(VENV)/.dev ## hold this tree to wide margins by ratios; no part of make test
+	@[ -f $(BENCH_ENV) ] || { echo "There is no $(BENCH_ENV): run 'make servers' in another terminal." >&2; exit 1; }
+	@$(BENCH) --only floors,engine,http,afterwards --clients 64 --repeats 1 --into .bench-check $(ARGS) >/dev/null
+	@$(BIN)/python -m bench.check .bench-check
+
 .PHONY: unit
 unit: $(VENV)/.dev ## the quick tests: no server, nothing slow, nothing broken on purpose
 	@$(BIN)/python -m pytest -m "$(QUICK)" $(ARGS)
@@ -147,7 +162,7 @@ lock: $(LOCK_VENV)/.uv-$(UV_VERSION) ## pin again what pyproject.toml asks for (
 
 .PHONY: clean
 clean: ## remove the environments, what was built or fetched and all caches; keeps .dropgate, the data
-	@rm -rf $(VENV) $(NATIVE) $(LOCK_VENV) .servers build dist .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+	@rm -rf $(VENV) $(NATIVE) $(LOCK_VENV) .servers build dist .cache .mypy_cache .pytest_cache .bench-check .ruff_cache .import_linter_cache .hypothesis .coverage*
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 # --- the environment: one, with a stamp for what is in it -------------------------------------------------------------
