@@ -20,7 +20,7 @@ DEMO_ARGS = $(if $(BUYERS),--buyers $(BUYERS)) $(ARGS)
 .PHONY: help
 help: ## list the targets
 	@echo "Dropgate. Targets:"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "Variables: PYTHON=python3.12 (which Python), VENV=$(VENV), ARGS='...' (more for the command), BUYERS=100000 (demo)"
 
 # --- for trying it ----------------------------------------------------------------------------------------------------
@@ -87,17 +87,20 @@ servers: $(VENV)/.dev ## run RocketMQ, MariaDB and Redis for you until Ctrl-C, a
 
 # The bench wants the servers of `make servers`, which run in another terminal, or yours: BENCH_ENV names the settings.
 BENCH_ENV ?= .servers/env
-BENCH = set -a; . $(BENCH_ENV); set +a; $(BIN)/dropgate bench --jars $(wildcard .servers/rocketmq-5*)
+BENCH = set -a; . $(BENCH_ENV); set +a; $(BIN)/dropgate bench $(addprefix --jars ,$(firstword $(wildcard .servers/rocketmq-5*)))
+NATIVE_BENCH = $(if $(wildcard $(NATIVE)/bin/python),--also-python $(NATIVE)/bin/python \
+    $(addprefix --also-library ,$(firstword $(wildcard .servers/librocketmq-*))))
 
 .PHONY: bench
 bench: $(VENV)/.dev ## measure floors, comparators and Dropgate on the servers of make servers, each with its audit
 	@[ -f $(BENCH_ENV) ] || { echo "There is no $(BENCH_ENV): run 'make servers' in another terminal." >&2; exit 1; }
-	@$(BENCH) --also-python $(NATIVE)/bin/python --also-library $(wildcard .servers/librocketmq-*) $(ARGS)
+	@$(BENCH) $(NATIVE_BENCH) $(ARGS)
 
 .PHONY: bench-check
 bench-check: $(VENV)/.dev ## hold this tree to wide margins by ratios; no part of make test
 	@[ -f $(BENCH_ENV) ] || { echo "There is no $(BENCH_ENV): run 'make servers' in another terminal." >&2; exit 1; }
-	@$(BENCH) --only floors,engine,http,afterwards --clients 64 --repeats 1 --into .bench-check $(ARGS) >/dev/null
+	@rm -rf .bench-check
+	@$(BENCH) --only floors,engine,http,afterwards --clients 64 --repeats 1 --into .bench-check $(ARGS) >/dev/null || true
 	@$(BIN)/python -m bench.check .bench-check
 
 .PHONY: unit

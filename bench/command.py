@@ -16,11 +16,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from bench.measures.desk import Desk
 from bench.plan import Options
 from bench.report.folder import write
-from bench.report.goals import judge_all
 from bench.report.run import Run
 from bench.report.table import show
 from bench.run import Bench, Entrant, Progress, stand_environment
-from bench.stand.child import said
+from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PREFIX
 from bench.steps import ON_SQL, ROCKETMQ4, ROCKETMQ5, Subjects
@@ -57,15 +56,21 @@ async def measured(request: Request, *, as_json: bool) -> tuple[Run, int]:
     try:
         await _only_ours(engine)
         bench = await _bench(request, engine, folder)
-        run = await bench.run()
+        try:
+            await bench.run()
+        except BenchFailed as failure:
+            bench.failures.append(f"{failure}; the run ends here")
+        finally:
+            run = bench.found()
+            no_pictures = write(run, request.into)
     finally:
         await engine.dispose()
-    if (no_pictures := write(run, request.into)) is not None:
+    if no_pictures is not None:
         say_error(no_pictures)
     if not as_json:
         show(run, console())
-    for failure in bench.failures:
-        say_error(f"not measured: {failure}")
+    for why in bench.failures:
+        say_error(f"not measured: {why}")
     say_error(f"Kept in {request.into}; logs of the processes in {folder}.")
     return run, 0 if not bench.failures and is_clean(run) else 1
 
@@ -73,10 +78,6 @@ async def measured(request: Request, *, as_json: bool) -> tuple[Run, int]:
 def is_clean(run: Run) -> bool:
     """Every audit, but of what is there to fail."""
     return all(it.audit is None or it.audit.clean or may_fail(it.subject) for it in run.figures)
-
-
-def unmet(run: Run) -> list[str]:
-    return [it.goal.what for it in judge_all(run) if it.verdict == "missed"]
 
 
 def database_url(settings: Settings) -> str:

@@ -11,7 +11,10 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+import msgspec
 import psutil
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
 
 from bench.figures import Figure
 from bench.measures.desk import Desk
@@ -23,6 +26,8 @@ from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Address, Stand
 from bench.steps import Subjects, bare_steps, java_step, stand_steps
 
+EXPECTED = (BenchFailed, OSError, TimeoutError, psutil.Error, SQLAlchemyError, RedisError, msgspec.MsgspecError)
+"""What a step may meet: a part or a server that is not there, or not as it should be."""
 FAILURES_MAX = 10
 """More, and the run is given up: the servers are gone, not a step."""
 
@@ -57,21 +62,24 @@ class Bench:
     figures: list[Figure] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    _taken: int = 0
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    async def run(self) -> Run:
-        started_at = datetime.now(UTC)
+    async def run(self) -> None:
         keys = {it.stand.name: await it.stand.prepare() for it in self.entrants}
         for repeat in range(self.options.repeats):
             await self._take(self._wanted(bare_steps(self.desk, self.options), repeat))
             java = java_step(self.desk, self.name_server, self.jars)
-            for entrant in self.entrants:
+            turn = repeat % len(self.entrants)
+            for entrant in (*self.entrants[turn:], *self.entrants[:turn]):
                 async with self._api(entrant, keys[entrant.stand.name]) as (api, secret):
                     steps = stand_steps(self.desk, self.options, api, entrant.subjects, secret)
                     await self._take(self._wanted(steps, repeat))
                     await self._take(self._wanted(iter([java]), repeat) if entrant is self.entrants[0] else [])
+
+    def found(self) -> Run:
+        """So far: whoever ends a run early keeps what it measured."""
         return Run(
-            started_at=started_at,
+            started_at=self.started_at,
             machine=machine(),
             versions={"dropgate": version("dropgate"), "python": platform.python_version()},
             repeats=self.options.repeats,
@@ -105,11 +113,11 @@ class Bench:
             self.progress.began(step.name, number, len(steps))
             try:
                 found = await step.take()
-            except BenchFailed as failure:
+            except EXPECTED as failure:
                 self.failures.append(f"{step.name}: {failure}")
                 self.progress.failed(step.name, str(failure))
                 if len(self.failures) > FAILURES_MAX:
-                    raise
+                    raise BenchFailed(f"{len(self.failures)} steps failed: the servers are gone") from failure
                 continue
             self.figures += [it for it in found if isinstance(it, Figure)]
             self.facts += [it for it in found if isinstance(it, Fact)]

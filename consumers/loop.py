@@ -99,17 +99,13 @@ async def consume(
 
     async def turn() -> int:
         nonlocal consumer
-        if consumer is None:
-            consumer = await _unless_stopped(open_(), stop)
-            if consumer is None:
-                return 0
-            log(Action.STARTED, loop=group)
-            if opened is not None:
-                opened.set()
+        consumer = consumer or await _opened(group, open_, stop, opened)
         await at_work.has_room()
+        if consumer is None or stop.is_set():
+            return 0
         deliveries = await consumer.receive(max_messages, RECEIVE_WAIT_S)
         if deliveries:
-            at_work.begin(_work(group, consumer, process, deliveries))
+            await at_work.begin(_work(group, consumer, process, deliveries))
         return len(deliveries)
 
     try:
@@ -126,35 +122,65 @@ async def consume(
                 await consumer.close()
 
 
+async def _opened(group: str, open_: Open, stop: asyncio.Event, opened: asyncio.Event | None) -> Consumer | None:
+    """None: `stop` came first."""
+    consumer = await _unless_stopped(open_(), stop)
+    if consumer is not None:
+        log(Action.STARTED, loop=group)
+        if opened is not None:
+            opened.set()
+    return consumer
+
+
 class _AtWork:
-    """What is processed and settled beside the loop. An error of it is one of the loop's next turn."""
+    """What is processed and settled beside the loop. An error of it is one of the loop's next turn; after one it is
+    worked on inside the turn, until that succeeds, so that a loop that fails pauses and looks like one that fails."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failed = False
 
-    def begin(self, work: Coroutine[None, None, None]) -> None:
+    async def begin(self, work: Coroutine[None, None, None]) -> None:
         self._tasks.add(asyncio.create_task(work))
+        if self._failed:
+            await self.ends()
+            self._failed = False
 
     async def has_room(self) -> None:
         if len(self._tasks) >= SIDE_BY_SIDE:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+            await self._waited(asyncio.FIRST_COMPLETED)
+        self._take_done()
+
+    async def ends(self) -> None:
+        if self._tasks:
+            await self._waited(asyncio.ALL_COMPLETED)
         self._take_done()
 
     def cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
 
-    async def ends(self) -> None:
-        if self._tasks:
+    async def _waited(self, until: str) -> None:
+        """A cancellation meanwhile is one of the work, too, which ends before this does."""
+        try:
+            await asyncio.wait(self._tasks, return_when=until)
+        except asyncio.CancelledError:
+            self.cancel()
             await asyncio.wait(self._tasks)
-        self._take_done()
+            raise
 
     def _take_done(self) -> None:
         done = {task for task in self._tasks if task.done()}
         self._tasks -= done
         errors = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
         if errors:
-            raise errors[0]
+            self._failed = True
+            # Of two, the one that ends the process: the other is tried again anyway.
+            raise min(errors, key=_is_tried_again)
+
+
+def _is_tried_again(error: BaseException) -> bool:
+    return isinstance(error, DropgateError) and not isinstance(error, (CannotStart, SettingRefused))
 
 
 async def _work(group: str, consumer: Consumer, process: Process, deliveries: Sequence[Delivery]) -> None:

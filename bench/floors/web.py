@@ -23,9 +23,6 @@ from service.api.server import HttpServer
 from service.core.keys import KeyService
 from service.ports.orders import ApiKey
 
-POOL = 64
-"""Connections: more make no more calls a second on one core."""
-
 
 class OneKey:
     """In place of the table of keys."""
@@ -69,7 +66,8 @@ async def _main(kind: str) -> None:
     await keys.refresh()
     client, sha = None, ""
     if kind == "evalsha":
-        pool = redis.asyncio.BlockingConnectionPool.from_url(os.environ["DROPGATE_REDIS_URL"], max_connections=POOL)
+        url, connections = os.environ["DROPGATE_REDIS_URL"], int(os.environ["FLOOR_POOL"])
+        pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=connections)
         client = redis.asyncio.Redis(connection_pool=pool)
         sha = await client.script_load(TAKE)
         await client.delete("bench:floor:taken")

@@ -32,7 +32,7 @@ class Crowd:
         self._open = 0
         self._measured_from_s = self._asked_until_s = 0.0
         self._answers: Counter[str] = Counter()
-        self._latencies_s: list[float] = []
+        self._latencies_s: dict[str, list[float]] = {}
         self._told: list[int] = []
         self._unheard: list[int] = []
         self._late: deque[float] = deque()
@@ -62,8 +62,10 @@ class Crowd:
             connection.close()
         return LoadResult(
             seconds=ended_s - self._measured_from_s,
+            began_s=self._measured_from_s,
+            ended_s=ended_s,
             answers=dict(self._answers),
-            latency=latency_of(self._latencies_s),
+            latencies={code: found for code, waits in self._latencies_s.items() if (found := latency_of(waits))},
             told=self._told,
             unheard=self._unheard,
             hostile_acts=dict(self._hostile.acts),
@@ -88,14 +90,16 @@ class Crowd:
         """A request that finds no free connection waits, and its wait counts: nothing is left out of the figures."""
         self._free.extend(connections)
         due_s = time.monotonic()
-        while time.monotonic() < self._asked_until_s:
-            now_s = time.monotonic()
-            while due_s <= now_s:
+        gives_up_s = self._asked_until_s + ANSWER_S
+        while (now_s := time.monotonic()) < self._asked_until_s or (self._late and now_s < gives_up_s):
+            while due_s <= min(now_s, self._asked_until_s):
                 self._late.append(due_s)
                 due_s += 1 / per_s
             while self._late and self._free:
                 self._ask(self._free.popleft(), self._late.popleft())
             await asyncio.sleep(TICK_S)
+        if self._late:
+            self._answers["never_asked"] += len(self._late)
         await self._quiet()
 
     async def _quiet(self) -> None:
@@ -118,11 +122,19 @@ class Crowd:
         now_s = time.monotonic()
         if status in RESERVED:
             self._told.append(connection.number)
-        if connection.due_s >= self._measured_from_s and (self._end is not None or now_s <= self._asked_until_s):
+        if self._counts(connection.due_s, now_s):
             self._answers[code] += 1
-            self._latencies_s.append(now_s - connection.due_s)
+        if connection.due_s >= self._measured_from_s:
+            self._latencies_s.setdefault(code, []).append(now_s - connection.due_s)
+        connection.number = -1
         self._open -= 1
         self._go_on(connection, now_s)
+
+    def _counts(self, due_s: float, now_s: float) -> bool:
+        if self._end is not None:
+            return True
+        at_s = now_s if self._spec.per_s is None else due_s
+        return self._measured_from_s <= at_s <= self._asked_until_s
 
     def _go_on(self, connection: Connection, now_s: float) -> None:
         more = self._next < self._end if self._end is not None else now_s < self._asked_until_s

@@ -32,11 +32,11 @@ class Hostile:
             with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(ANSWER_S):
                     streams = await asyncio.open_connection(self._spec.host, self._spec.port)
+                    self.acts[kind.__name__.removeprefix("_")] += 1
                     try:
                         await kind(streams)
                     finally:
                         streams[1].close()
-            self.acts[kind.__name__.removeprefix("_")] += 1
 
     def _head(self, length: int) -> bytes:
         lines = [

@@ -37,12 +37,16 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`answers`: by code, of what was asked in the measured time; `told`: the numbers of all buyers who were ever told
-    of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer."""
+    """`answers`: by code, of what was answered in the measured time (by a clock: of what was due in it); `latencies`:
+    by code, of what was asked or due in it, however late its answer; `told`: the numbers of all buyers who were ever
+    told of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer. `began_s` and
+    `ended_s` of the measured time are of the monotonic clock, which all processes of a machine share."""
 
     seconds: float
+    began_s: float
+    ended_s: float
     answers: dict[str, int]
-    latency: Latency | None
+    latencies: dict[str, Latency]
     told: list[int]
     unheard: list[int]
     hostile_acts: dict[str, int]

@@ -12,7 +12,7 @@ from bench.engine.clients import EngineResult, EngineSpec
 from bench.figures import Figure, Measure
 from bench.load.requests import buyer
 from bench.load.spec import Pay
-from bench.measures.desk import Desk, note_of
+from bench.measures.desk import Desk, latency_of_good, note_of
 from bench.measures.selling import SEEN_S, Api, drain
 from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed, said
@@ -56,7 +56,7 @@ async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figur
         unit="orders",
         count=result.answers.get("200", 0),
         seconds=result.seconds,
-        latency=result.latency,
+        latency=latency_of_good(result),
         audit=audit,
         answers=result.answers,
         note=note_of(result, wrong),

@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from bench.figures import Latency, Usage
 from bench.load.spec import LoadResult, LoadSpec
 from bench.stand.child import said
 from bench.stand.dropgate import Address
+from bench.stand.usage import Watch
 
 LIMITED_AT = 0.9
 """A generator that used so much of its one core may have measured itself: its figure says so."""
@@ -51,8 +53,24 @@ class Desk:
         )
 
 
-def note_of(result: LoadResult, *more: str) -> str:
-    """Whether the generator was the limit, and what else is to be said."""
+GOOD = frozenset({"200", "202"})
+
+
+def note_of(result: LoadResult, *more: str, wanted: frozenset[str] = GOOD) -> str:
+    """Whether the generator was the limit, what else was heard than what is measured, and what else is to be said."""
     busy = result.cpu_s / result.seconds
     limited = f"the load generator used {busy:.2f} of its core: it may be the limit" if busy > LIMITED_AT else ""
-    return "; ".join(part for part in (limited, *more) if part)
+    others = ", ".join(f"{count:,} {code}" for code, count in result.answers.items() if code not in wanted)
+    return "; ".join(part for part in (*more, limited, others) if part)
+
+
+def latency_of_good(result: LoadResult, wanted: frozenset[str] = GOOD) -> Latency | None:
+    """Of the answers that are measured, the most frequent code: quick refusals are no acceptances."""
+    found = [code for code in result.latencies if code in wanted]
+    return result.latencies[max(found, key=lambda code: result.answers.get(code, 0))] if found else None
+
+
+def usage_of(watch: Watch, result: LoadResult) -> tuple[Usage, ...]:
+    """In the measured time, the generator's own with it."""
+    generator = Usage(process="load generator", cores=result.cpu_s / result.seconds, resident_mb=0.0)
+    return (*watch.usage(result.began_s, result.ended_s), generator)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from bench.figures import Figure, Measure
-from bench.measures.desk import Desk, note_of
+from bench.measures.desk import Desk, latency_of_good, note_of, usage_of
 from bench.stand.child import child, said
 from bench.stand.dropgate import Address
 from bench.stand.usage import watching
@@ -22,19 +22,19 @@ PATH = "/v1/sales/floor/reservations"
 
 
 @asynccontextmanager
-async def _served(desk: Desk, subject: Subject) -> AsyncIterator[tuple[Address, str, int]]:
+async def _served(desk: Desk, subject: Subject, clients: int) -> AsyncIterator[tuple[Address, str, int]]:
     """Where it answers, a key that it takes, its process."""
     id_ = secrets.token_hex(4)
     secret = f"dg_{id_}_{secrets.token_urlsafe(24)}"
     hash_ = hashlib.sha256(secret.encode()).hexdigest()
-    environment = {**desk.environment, "FLOOR_KEY_ID": id_, "FLOOR_KEY_HASH": hash_}
+    environment = {**desk.environment, "FLOOR_KEY_ID": id_, "FLOOR_KEY_HASH": hash_, "FLOOR_POOL": str(clients)}
     command = [sys.executable, "-m", "bench.floors.web", WEB[subject]]
     async with child(f"floor {WEB[subject]}", command, environment, desk.folder) as it:
         yield Address.of(await it.line()), secret, it.process.pid
 
 
 async def web(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
-    async with _served(desk, subject) as (address, secret, pid), watching({subject.value: pid}) as watch:
+    async with _served(desk, subject, clients) as (address, secret, pid), watching({subject.value: pid}) as watch:
         result = await desk.crowd(desk.spec(address, PATH, secret, clients))
     figure = Figure(
         subject=subject,
@@ -43,8 +43,8 @@ async def web(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
         unit="requests",
         count=result.answers.get("202", 0),
         seconds=result.seconds,
-        latency=result.latency,
-        usage=watch.usage(),
+        latency=latency_of_good(result),
+        usage=usage_of(watch, result),
         answers=result.answers,
         note=note_of(result),
     )

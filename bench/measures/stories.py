@@ -11,7 +11,7 @@ import msgspec
 
 from bench.figures import Figure, Measure, Usage
 from bench.load.spec import LoadResult
-from bench.measures.desk import Desk, note_of
+from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
 from bench.measures.selling import ACCEPTED, ENOUGH, SEEN_S, Api
 from bench.stand.child import Child
 from bench.stand.dropgate import Address, Stand
@@ -23,6 +23,7 @@ RUSH_UNITS, RUSH_BUYERS, RUSH_CLIENTS = 1_000, 100_000, 256
 BEHIND = ("order", "timeout", "events")
 """Beside the API and the keeper."""
 BETWEEN_KILLS_S = 1.0
+RUSHED = GOOD | {"sold_out"}
 
 
 @asynccontextmanager
@@ -92,11 +93,11 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
             unit="reservations",
             count=_accepted(result),
             seconds=result.seconds,
-            latency=result.latency,
+            latency=latency_of_good(result),
             audit=audit,
-            usage=watch.usage(),
+            usage=usage_of(watch, result),
             answers=result.answers,
-            note="; ".join(part for part in (half, grown, wrong) if part),
+            note=note_of(result, half, grown, wrong),
         )
         for half, (result, watch) in zip(("first half", "second half"), figures, strict=True)
     ]
@@ -112,15 +113,16 @@ async def killed(desk: Desk, api: Api, clients: int, part: str) -> list[Figure]:
     sale = await BenchSale.opened(api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
-    async with AsyncExitStack() as stack, watching(api.processes) as watch:
+    async with AsyncExitStack() as stack:
         behind = {it: (await stack.enter_async_context(api.stand.part(it)))[0] for it in BEHIND}
-        loading = asyncio.create_task(desk.crowd(spec))
-        await asyncio.sleep(desk.warm_s + BETWEEN_KILLS_S)
-        victim = behind[part]
-        victim.process.send_signal(signal.SIGKILL)
-        await victim.process.wait()
-        await stack.enter_async_context(api.stand.part(part))
-        result = await loading
+        async with watching(api.processes) as watch, asyncio.TaskGroup() as group:
+            loading = group.create_task(desk.crowd(spec))
+            await asyncio.sleep(desk.warm_s + BETWEEN_KILLS_S)
+            victim = behind[part]
+            victim.process.send_signal(signal.SIGKILL)
+            await victim.process.wait()
+            await stack.enter_async_context(api.stand.part(part))
+        result = loading.result()
         note, count = f"{part} killed", _accepted(result)
         return [await _figure(desk, api, sale, Measure.KILLED, clients, result, watch, count, note)]
 
@@ -131,11 +133,11 @@ async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
     stand = api.stand
     sale = await BenchSale.opened(stand, ENOUGH)
     async with stand.part("order"):
-        async with stand.part("api") as (victim, line):
-            loading = asyncio.create_task(desk.crowd(desk.spec(Address.of(line), sale.path, api.bearer, clients)))
+        async with stand.part("api") as (victim, line), asyncio.TaskGroup() as group:
+            loading = group.create_task(desk.crowd(desk.spec(Address.of(line), sale.path, api.bearer, clients)))
             await asyncio.sleep(desk.warm_s + BETWEEN_KILLS_S + SEEN_S)
             victim.process.send_signal(signal.SIGKILL)
-            first = await loading
+        first = loading.result()
         spec = desk.spec(api.address, sale.path, api.bearer, clients)
         again = msgspec.structs.replace(spec, first_buyer=min(first.unheard, default=0))
         async with watching(api.processes) as watch:
@@ -168,9 +170,9 @@ async def _figure(  # noqa: PLR0913, PLR0917 - what a figure has
         unit="requests" if measure is Measure.RUSH else "reservations",
         count=count,
         seconds=result.seconds,
-        latency=result.latency,
+        latency=latency_of_good(result),
         audit=audit,
-        usage=watch.usage(),
+        usage=usage_of(watch, result),
         answers=result.answers,
-        note=note_of(result, *notes, wrong),
+        note=note_of(result, *notes, wrong, wanted=RUSHED if measure is Measure.RUSH else GOOD),
     )

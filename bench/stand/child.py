@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.adapters.redis import die_with_parent
+
 START_S = 60.0
 STOP_S = 20.0
+REAPED_S = 5.0
+"""A killed process is gone at once, unless its disk is."""
 LINE_MAX = 64 * 1024 * 1024
 """A load result names every buyer who was told of a reservation."""
 
@@ -47,12 +53,14 @@ class Child:
         if self.process.returncode is not None:
             return
         self.process.send_signal(signal.SIGTERM)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self.process.wait()
-        except TimeoutError:
-            self.process.kill()
-            await self.process.wait()
+                return
+        with suppress(ProcessLookupError, TimeoutError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+            async with asyncio.timeout(REAPED_S):
+                await self.process.wait()
 
 
 @asynccontextmanager
@@ -62,6 +70,7 @@ async def child(
     log = folder / f"{name.replace(' ', '-')}.log"
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", die_with_parent.__file__, str(os.getpid())),
             *command,
             env=dict(environment),
             stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,

@@ -16,9 +16,11 @@ from bench.stand.dropgate import Stand
 
 PREFIX = "bench-"
 PRICE = 4_900
+LONG_S = 7_200
+"""To pay: nothing expires under a later measurement. A delay level of RocketMQ's own list."""
 QUIET_S = 120
 """Until nothing is under way after a measurement: what it left in the broker has become orders."""
-DEAD = frozenset({"rejected"})
+DEAD = frozenset({"rejected", "cancelled"})
 """Told "yours", and later that it is not: lost, however properly it was said."""
 
 
@@ -32,7 +34,7 @@ class BenchSale:
     async def opened(cls, stand: Stand, stock: int, *, window_s: int | None = None, on_sql: bool = False) -> BenchSale:
         sale = cls(stand=stand, id=PREFIX + secrets.token_hex(6), stock=stock)
         rules = ["--sku", "bench", "--stock", str(stock), "--price", str(PRICE)]
-        rules += [] if window_s is None else ["--payment-window", str(window_s)]
+        rules += ["--payment-window", str(LONG_S if window_s is None else window_s)]
         rules += ["--on-sql"] if on_sql else []
         await stand.command("sale", "create", sale.id, *rules)
         await stand.command("sale", "open", sale.id, "--warm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,18 +17,29 @@ LOOK_S = 0.25
 MB = 1024 * 1024
 
 
+@dataclass(frozen=True)
+class _Sample:
+    at_s: float
+    cpu_s: float
+    resident: int
+
+
 @dataclass(kw_only=True)
 class _Watched:
     process: psutil.Process
-    cpu_at_s: float
-    resident: int = 0
-    cpu_s: float = 0.0
+    samples: list[_Sample] = field(default_factory=list)
 
     def look(self) -> None:
         with self.process.oneshot():
             times = self.process.cpu_times()
-            self.cpu_s = times.user + times.system - self.cpu_at_s
-            self.resident = max(self.resident, self.process.memory_info().rss)
+            resident = self.process.memory_info().rss
+        self.samples.append(_Sample(time.monotonic(), times.user + times.system, resident))
+
+    def usage(self, name: str, began_s: float, ended_s: float) -> Usage:
+        first = max([it for it in self.samples if it.at_s <= began_s] or self.samples[:1], key=lambda it: it.at_s)
+        last = min([it for it in self.samples if it.at_s >= ended_s] or self.samples[-1:], key=lambda it: it.at_s)
+        cores = (last.cpu_s - first.cpu_s) / max(last.at_s - first.at_s, LOOK_S)
+        return Usage(process=name, cores=cores, resident_mb=max(it.resident for it in self.samples) / MB)
 
 
 @dataclass
@@ -35,15 +47,10 @@ class Watch:
     """By name. A process and its children are each counted by themselves."""
 
     watched: dict[str, _Watched] = field(default_factory=dict)
-    began_s: float = field(default_factory=time.monotonic)
-    ended_s: float | None = None
 
-    def usage(self) -> tuple[Usage, ...]:
-        seconds = (self.ended_s or time.monotonic()) - self.began_s
-        return tuple(
-            Usage(process=name, cores=it.cpu_s / seconds, resident_mb=it.resident / MB)
-            for name, it in self.watched.items()
-        )
+    def usage(self, began_s: float = 0.0, ended_s: float = math.inf) -> tuple[Usage, ...]:
+        """Between two times of the monotonic clock: a crowd comes and goes slower than it asks."""
+        return tuple(it.usage(name, began_s, ended_s) for name, it in self.watched.items() if it.samples)
 
 
 @asynccontextmanager
@@ -52,15 +59,14 @@ async def watching(processes: Mapping[str, int]) -> AsyncIterator[Watch]:
     watch = Watch()
     for name, pid in processes.items():
         for label, process in _family(name, pid):
-            times = process.cpu_times()
-            watch.watched[label] = _Watched(process=process, cpu_at_s=times.user + times.system)
+            watch.watched[label] = _Watched(process=process)
+    _look_once(watch)
     looking = asyncio.create_task(_look(watch))
     try:
         yield watch
     finally:
         looking.cancel()
         _look_once(watch)
-        watch.ended_s = time.monotonic()
 
 
 def _family(name: str, pid: int) -> list[tuple[str, psutil.Process]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -46,6 +46,7 @@ class ReserveService:
         self._direct = direct
         self._limits = limits
         self._queues: dict[tuple[SaleId, int], BatchQueue] = {}
+        self._of_sale: dict[SaleId, list[BatchQueue]] = {}
         self._stopping = False
 
     async def reserve(self, request: ReserveRequest) -> ReserveAnswer:
@@ -109,11 +110,10 @@ class ReserveService:
         if queue is None:
             queue = BatchQueue(self._attempt(sale.id, segment), self._limits, self._tools.clock)
             self._queues[sale.id, segment] = queue
-            metrics.QUEUE_LENGTH.labels(sale.id).set_function(partial(self._waiting, sale.id))
+            of_sale = self._of_sale.setdefault(sale.id, [])
+            of_sale.append(queue)
+            metrics.QUEUE_LENGTH.labels(sale.id).set_function(partial(_waiting, of_sale))
         return queue
-
-    def _waiting(self, sale_id: SaleId) -> int:
-        return sum(len(queue) for (of_sale, _), queue in self._queues.items() if of_sale == sale_id)
 
     def _attempt(self, sale_id: SaleId, segment: int) -> DecideBatch:
         async def attempt(tickets: list[Ticket], answered: Callable[[], None]) -> None:
@@ -135,6 +135,10 @@ class ReserveService:
                     _refuse_shut(tickets, sale, shut)
 
         return attempt
+
+
+def _waiting(queues: Sequence[BatchQueue]) -> int:
+    return sum(map(len, queues))
 
 
 def _refuse_shut(tickets: list[Ticket], sale: Sale, shut: Gate) -> None:

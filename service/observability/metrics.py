@@ -59,7 +59,10 @@ LOOP_SUCCESS = Gauge(
     ["loop"],
 )
 LOOP_SECONDS = Histogram(
-    "dropgate_loop_seconds", "Duration of one turn of a background loop", ["loop"], buckets=_SECONDS
+    "dropgate_loop_seconds",
+    "Duration of one turn of a background loop; of a consumer: one receive, and the wait for room",
+    ["loop"],
+    buckets=_SECONDS,
 )
 LOOP_FAILURES = Counter("dropgate_loop_failures_total", "Turns of a background loop that failed", ["loop"])
 LOOP_ITEM_FAILURES = Counter(

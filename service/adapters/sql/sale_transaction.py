@@ -80,10 +80,11 @@ class SqlSaleTransaction(SqlPayments):
         does not lock the sale, comes before both or after them."""
         row, cancelled = tables.orders.c, set[ReservationId]()
         for chunk in chunks(sorted(ids)):
-            found = select(row.id, row.status, row.expires_at_ms).where(row.id.in_(chunk)).with_for_update()
+            found = select(row.id, row.status, row.expires_at_ms).with_hint(tables.orders, BY_KEY, "mysql")
+            locked = await self._connection.execute(found.where(row.id.in_(chunk)).with_for_update())
             meant = [
                 ReservationId(id_)
-                for id_, status, expires_at_ms in await self._connection.execute(found)
+                for id_, status, expires_at_ms in locked
                 if status == str(Status.AWAITING_PAYMENT) and expires_at_ms <= due_before_ms
             ]
             if meant:

@@ -84,22 +84,34 @@ async def test_each_buyer_asks_once_and_whoever_is_told_yours_is_remembered() ->
     assert set(shop.buyers.values()) == {1}
     assert len(set(result.told)) == 7
     assert result.unheard == []
-    assert result.latency is not None
+    assert set(result.latencies) == {"202", "sold_out"}
 
 
 async def test_a_closed_loop_has_as_many_under_way_as_there_are_clients() -> None:
     shop = Shop(10_000, slow_s=0.01)
     result = await crowd(shop, clients=8)
     assert shop.most_at_once == 8
-    assert sum(result.answers.values()) == pytest.approx(8 * 30, rel=0.5)
+    assert sum(result.answers.values()) >= 8 * 2
 
 
 async def test_a_slow_server_is_not_asked_less_often_by_a_clock_and_its_waits_count() -> None:
     """Coordinated omission: with one connection and 50 ms an answer, 100 requests a second must queue, and show it."""
     shop = Shop(10_000, slow_s=0.05)
     result = await crowd(shop, clients=1, per_s=100.0, seconds=1.0)
-    assert result.latency is not None
-    assert result.latency.p99_ms > 200
+    assert result.latencies["202"].p99_ms > 200
+
+
+async def test_a_server_that_stops_answering_is_seen_in_what_was_due_meanwhile() -> None:
+    """The last second of two: what was due in it is asked and waited for, and its wait counts."""
+
+    class Stalls(Shop):
+        def _answer(self) -> bytes:
+            self.slow_s = 0.5 if 20 < len(self.buyers) < 30 else 0.0
+            return super()._answer()
+
+    result = await crowd(Stalls(10_000), clients=1, per_s=100.0, seconds=0.5)
+    assert result.answers == {"202": pytest.approx(50, abs=2)}
+    assert result.latencies["202"].p99_ms > 400
 
 
 async def test_a_server_that_goes_away_ends_the_crowd_and_its_buyers_are_unheard() -> None:

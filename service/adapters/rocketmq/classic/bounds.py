@@ -8,8 +8,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True)
 class ConsumerBounds:
     threads: int = 64
-    """Of the client, each of which holds one message from its arrival to its settlement: two receives of 32, one that
-    is worked on and the next. What is not handed out yet costs nobody a share: a queue is one consumer's at a time."""
+    """Of the client, each of which holds one message from its arrival to its settlement: three receives of 16, two
+    that are worked on and the next. What is not handed out yet costs nobody a share: a queue is one consumer's at a
+    time."""
 
     cached_max: int = 1000
     """Messages of a queue that the client has fetched and not handed over; the package's own default. With more it
