@@ -62,11 +62,14 @@ class Bench:
     figures: list[Figure] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    rounds: int = 0
+    """Begun."""
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def run(self) -> None:
         keys = {it.stand.name: await it.stand.prepare() for it in self.entrants}
         for repeat in range(self.options.repeats):
+            self.rounds = repeat + 1
             await self._take(self._wanted(bare_steps(self.desk, self.options), repeat))
             java = java_step(self.desk, self.name_server, self.jars)
             turn = repeat % len(self.entrants)
@@ -82,7 +85,7 @@ class Bench:
             started_at=self.started_at,
             machine=machine(),
             versions={"dropgate": version("dropgate"), "python": platform.python_version()},
-            repeats=self.options.repeats,
+            repeats=self.rounds,
             figures=tuple(self.figures),
             facts=tuple(self.facts),
         )
