@@ -8,14 +8,13 @@ import time
 import msgspec
 from sqlalchemy import text
 
-from bench.engine.clients import EngineResult, EngineSpec
+from bench.engine.clients import EngineSpec
 from bench.figures import Figure, Measure
-from bench.load.requests import buyer
 from bench.load.spec import Pay
 from bench.measures.desk import Desk, latency_of_good, note_of
-from bench.measures.selling import SEEN_S, Api, drain
+from bench.measures.selling import SEEN_S, Api, drain, engine_result
 from bench.report.facts import Fact, FactName
-from bench.stand.child import BenchFailed, said
+from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PRICE, BenchSale
 
@@ -91,18 +90,9 @@ async def expiry(desk: Desk, stand: Stand) -> list[Figure | Fact]:
 async def reserved(desk: Desk, sale: BenchSale, count: int) -> list[int]:
     """So many buyers have a reservation each, by the quickest way."""
     spec = EngineSpec(sale=sale.id, clients=AT_ONCE, warm_s=0.0, seconds=0.0, buyers_max=count)
-    stand = sale.stand
-    output = await said(
-        f"{stand.name} engine",
-        stand.module("bench.engine"),
-        stand.environment,
-        desk.folder,
-        stdin=msgspec.json.encode(spec),
-        timeout_s=120,
-    )
-    told = msgspec.json.decode(output, type=EngineResult).told
+    told = (await engine_result(desk, sale.stand, spec)).told
     if len(told) != count:
-        raise BenchFailed(f"{sale.id}: {len(told)} of {count} were reserved, {buyer(0)} first")
+        raise BenchFailed(f"{sale.id}: {len(told)} of {count} were reserved")
     return told
 
 

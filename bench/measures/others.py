@@ -8,6 +8,7 @@ from typing import assert_never
 
 import msgspec
 
+from bench.engine.halves import TOPIC
 from bench.figures import Figure
 from bench.measures.desk import Desk
 from bench.peers import java
@@ -18,7 +19,6 @@ from bench.subjects import Subject
 STOCK, BUYERS = 1_000, 1_500
 """Of a strategy's product: a crowd that is no larger than the stock could not show what oversells."""
 STRATEGY_S = 120.0
-JAVA_TOPIC = "dropgate-bench-halves"
 
 
 async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
@@ -30,10 +30,10 @@ async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
 
 async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) -> list[Figure]:
     """To the topic that half_sends made."""
-    load = java.Load(name_server=name_server, topic=JAVA_TOPIC, threads=threads, seconds=desk.seconds)
+    load = java.Load(name_server=name_server, topic=TOPIC, threads=threads, seconds=desk.seconds)
     match outcome := await java.measure(load, jars):
         case java.Measured(figure=figure):
-            return [msgspec.structs.replace(figure, subject=Subject.JAVA_HALF)]
+            return [figure]
         case java.Missing(reason=reason) | java.Failed(reason=reason):
             raise BenchFailed(reason)
         case _:

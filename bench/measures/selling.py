@@ -12,13 +12,14 @@ import msgspec
 
 from bench.engine.clients import EngineResult, EngineSpec
 from bench.figures import Figure, Measure, Usage
-from bench.measures.desk import Desk, latency_of_good, note_of, usage_of
+from bench.load.spec import LoadResult
+from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
 from bench.measures.memory import redis_bytes
 from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, orders_of
-from bench.stand.usage import watching
+from bench.stand.usage import Watch, watching
 from bench.subjects import Pace
 
 ENOUGH = 10_000_000
@@ -29,7 +30,8 @@ DRAIN_S = 120.0
 DRAINED_PER_S = 500.0
 """Below this, and DRAIN_S, it is given up."""
 LOOK_S = 0.2
-ACCEPTED = ("202", "200")
+ENGINE_AROUND_S = 90.0
+"""For its start, its readiness and its drain; and for all of its buyers, where it goes by their number."""
 REFUSED = frozenset({"sold_out"})
 
 
@@ -52,21 +54,7 @@ async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
     async with watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
     await _ordered(desk, sale, result.told, on_sql=api.on_sql)
-    audit, wrong = await sale.audited(desk.engine, result.told)
-    accepted = Figure(
-        subject=api.subject,
-        measure=Measure.ACCEPT,
-        clients=clients,
-        unit="reservations",
-        count=sum(result.answers.get(code, 0) for code in ACCEPTED),
-        seconds=result.seconds,
-        latency=latency_of_good(result),
-        audit=audit,
-        usage=usage_of(watch, result),
-        answers=result.answers,
-        note=note_of(result, wrong),
-    )
-    return [accepted]
+    return [await figure_of(desk, api, sale, Measure.ACCEPT, clients, result, watch)]
 
 
 async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
@@ -108,20 +96,39 @@ async def at_rate(
             result = await desk.crowd(spec)
         if not among_all:
             await stack.enter_async_context(api.stand.part("order"))
-        audit, wrong = await sale.audited(desk.engine, result.told)
+        return await figure_of(desk, api, sale, Measure.ACCEPT_AT_RATE, clients, result, watch, pace.value)
+
+
+async def figure_of(  # noqa: PLR0913, PLR0917 - what a figure has
+    desk: Desk,
+    api: Api,
+    sale: BenchSale,
+    measure: Measure,
+    clients: int,
+    result: LoadResult,
+    watch: Watch,
+    *notes: str,
+    wanted: frozenset[str] = GOOD,
+) -> Figure:
+    """Of a crowd, by what was accepted; with the audit of its sale."""
+    audit, wrong = await sale.audited(desk.engine, result.told)
     return Figure(
         subject=api.subject,
-        measure=Measure.ACCEPT_AT_RATE,
+        measure=measure,
         clients=clients,
         unit="reservations",
-        count=sum(result.answers.get(code, 0) for code in ACCEPTED),
+        count=accepted(result),
         seconds=result.seconds,
         latency=latency_of_good(result),
         audit=audit,
         usage=usage_of(watch, result),
         answers=result.answers,
-        note=note_of(result, pace.value, wrong),
+        note=note_of(result, *notes, wrong, wanted=wanted),
     )
+
+
+def accepted(result: LoadResult) -> int:
+    return sum(result.answers.get(code, 0) for code in GOOD)
 
 
 async def _ordered(desk: Desk, sale: BenchSale, told: Sequence[int], *, on_sql: bool) -> None:
@@ -156,19 +163,24 @@ async def _until(desk: Desk, sale: BenchSale, orders: int) -> tuple[float, int]:
     return time.monotonic(), found
 
 
-async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure | Fact]:
-    """Without HTTP, in a process of the stand's Python; orders and audit as over HTTP."""
-    sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
-    spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
+async def engine_result(desk: Desk, stand: Stand, spec: EngineSpec) -> EngineResult:
+    """What its clients heard, in a process of the stand's Python."""
     output = await said(
         f"{stand.name} engine",
         stand.module("bench.engine"),
         stand.environment,
         desk.folder,
         stdin=msgspec.json.encode(spec),
-        timeout_s=desk.warm_s + desk.seconds + 90,
+        timeout_s=spec.warm_s + spec.seconds + ENGINE_AROUND_S,
     )
-    result = msgspec.json.decode(output, type=EngineResult)
+    return msgspec.json.decode(output, type=EngineResult)
+
+
+async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure | Fact]:
+    """Without HTTP, in a process of the stand's Python; orders and audit as over HTTP."""
+    sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
+    spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
+    result = await engine_result(desk, stand, spec)
     await _ordered(desk, sale, result.told, on_sql=on_sql)
     audit, wrong = await sale.audited(desk.engine, result.told)
     figure = Figure(

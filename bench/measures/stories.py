@@ -10,13 +10,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from bench.figures import Figure, Measure, Usage
-from bench.load.spec import LoadResult
 from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
-from bench.measures.selling import ACCEPTED, ENOUGH, SEEN_S, Api
+from bench.measures.selling import ENOUGH, SEEN_S, Api, accepted, figure_of
 from bench.stand.child import Child
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale
-from bench.stand.usage import Watch, watching
+from bench.stand.usage import watching
 from bench.subjects import GOOD_ALONE
 
 RUSH_UNITS, RUSH_BUYERS, RUSH_CLIENTS = 1_000, 100_000, 256
@@ -44,8 +43,9 @@ async def rush(desk: Desk, api: Api) -> list[Figure]:
     async with all_parts(api.stand) as parts:
         async with watching(_ids(api, parts)) as watch:
             result = await desk.crowd(msgspec.structs.replace(spec, buyers_max=RUSH_BUYERS, warm_s=0.0))
-        count = sum(result.answers.values())
-        return [await _figure(desk, api, sale, Measure.RUSH, RUSH_CLIENTS, result, watch, count)]
+        figure = await figure_of(desk, api, sale, Measure.RUSH, RUSH_CLIENTS, result, watch, wanted=RUSHED)
+    # Whoever hears "sold out" is served, too: the rate is that of the whole rush.
+    return [msgspec.structs.replace(figure, unit="requests", count=sum(result.answers.values()))]
 
 
 async def hostile(desk: Desk, api: Api, clients: int) -> list[Figure]:
@@ -62,7 +62,7 @@ async def _crowded(desk: Desk, api: Api, clients: int, hostile_clients: int) -> 
     acts = ", ".join(f"{count} {kind}" for kind, count in result.hostile_acts.items())
     async with api.stand.part("order"):
         note = f"hostile: {acts}" if hostile_clients else GOOD_ALONE
-        return await _figure(desk, api, sale, Measure.HOSTILE, clients, result, watch, _accepted(result), note)
+        return await figure_of(desk, api, sale, Measure.HOSTILE, clients, result, watch, note)
 
 
 async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int = 64) -> list[Figure]:
@@ -91,7 +91,7 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
             measure=Measure.SOAK,
             clients=clients,
             unit="reservations",
-            count=_accepted(result),
+            count=accepted(result),
             seconds=result.seconds,
             latency=latency_of_good(result),
             audit=audit,
@@ -123,8 +123,7 @@ async def killed(desk: Desk, api: Api, clients: int, part: str) -> list[Figure]:
             await victim.process.wait()
             await stack.enter_async_context(api.stand.part(part))
         result = loading.result()
-        note, count = f"{part} killed", _accepted(result)
-        return [await _figure(desk, api, sale, Measure.KILLED, clients, result, watch, count, note)]
+        return [await figure_of(desk, api, sale, Measure.KILLED, clients, result, watch, f"{part} killed")]
 
 
 async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
@@ -143,36 +142,5 @@ async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
         async with watching(api.processes) as watch:
             second = await desk.crowd(again)
         both = msgspec.structs.replace(second, told=sorted({*first.told, *second.told}))
-        note, count = f"api killed, {len(first.unheard)} waited for an answer", _accepted(second)
-        return [await _figure(desk, api, sale, Measure.KILLED, clients, both, watch, count, note)]
-
-
-def _accepted(result: LoadResult) -> int:
-    return sum(result.answers.get(code, 0) for code in ACCEPTED)
-
-
-async def _figure(  # noqa: PLR0913, PLR0917 - what a figure has
-    desk: Desk,
-    api: Api,
-    sale: BenchSale,
-    measure: Measure,
-    clients: int,
-    result: LoadResult,
-    watch: Watch,
-    count: int,
-    *notes: str,
-) -> Figure:
-    audit, wrong = await sale.audited(desk.engine, result.told)
-    return Figure(
-        subject=api.subject,
-        measure=measure,
-        clients=clients,
-        unit="requests" if measure is Measure.RUSH else "reservations",
-        count=count,
-        seconds=result.seconds,
-        latency=latency_of_good(result),
-        audit=audit,
-        usage=usage_of(watch, result),
-        answers=result.answers,
-        note=note_of(result, *notes, wrong, wanted=RUSHED if measure is Measure.RUSH else GOOD),
-    )
+        note = f"api killed, {len(first.unheard)} waited for an answer"
+        return [await figure_of(desk, api, sale, Measure.KILLED, clients, both, watch, note)]

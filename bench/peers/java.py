@@ -20,9 +20,10 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.figures import Figure, Latency, Measure
+from bench.subjects import Subject
 from service.adapters.redis import die_with_parent
 
-SUBJECT = "RocketMQ Java client, bare half messages"
+SUBJECT = Subject.JAVA_HALF
 PROGRAM = Path(__file__).with_name("HalfMessages.java")
 CLIENT = "rocketmq-client-"
 """How the client's jar begins; what it needs lies beside it."""
