@@ -25,6 +25,8 @@ ONE_HALF = {"DROPGATE_BATCH_MAX": "1", "DROPGATE_LANES": "32"}
 """The same code with one candidate a half message, and as many in flight as gain anything."""
 ONE_HALF_CLIENTS = 64
 HOSTILE_CLIENTS, KILL_CLIENTS, PAY_CLIENTS = 63, 64, 16
+STRATEGY_CLIENTS = range(2, 257)
+"""One client competes with nobody, and beyond so many a strategy has no connection of Redis for each (POOL_MAX)."""
 PEAK_CLIENTS = 64
 """Whose rate the paced ones are shares of."""
 
@@ -64,7 +66,7 @@ def bare_steps(desk: Desk, options: Options) -> Iterator[Step]:
     insert = partial(floors.alone, desk, Subject.RAW_INSERT, INSERT_CONNECTIONS)
     yield Step(f"{Subject.RAW_INSERT}, {INSERT_CONNECTIONS} connections", Group.FLOORS, insert)
     for name in STRATEGIES:
-        for clients in options.clients:
+        for clients in (it for it in options.clients if it in STRATEGY_CLIENTS):
             take = partial(others.strategy, desk, name, clients)
             yield Step(f"strategy {name}, {clients} clients", Group.STRATEGIES, take)
 

@@ -14,17 +14,19 @@ from bench.measures.desk import Desk
 from bench.peers import java
 from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Stand
+from bench.strategies.measure import ASKED_TIMES
 from bench.subjects import Subject
 
-STOCK, BUYERS = 1_000, 1_500
-"""Of a strategy's product: a crowd that is no larger than the stock could not show what oversells."""
-STRATEGY_S = 120.0
+STRATEGY_AROUND_S = 120.0
+"""For its start, and for the buyers of both products who have asked and are not answered yet."""
 
 
 async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
-    numbers = ("--stock", str(STOCK), "--buyers", str(BUYERS), "--clients", str(clients))
+    """Warmed up in its own process; what it may be asked for in all is a bound of its own (ASKED_TIMES)."""
+    numbers = ("--clients", str(clients), "--warm", str(desk.warm_s), "--seconds", str(desk.seconds))
     command = [sys.executable, "-m", "bench.strategies", name, *numbers]
-    output = await said(f"strategy {name}", command, desk.environment, desk.folder, timeout_s=STRATEGY_S)
+    timeout_s = desk.warm_s + ASKED_TIMES * desk.seconds + STRATEGY_AROUND_S
+    output = await said(f"strategy {name}", command, desk.environment, desk.folder, timeout_s=timeout_s)
     return [msgspec.json.decode(output, type=Figure)]
 
 

@@ -1,6 +1,6 @@
-"""`python -m bench.strategies NAME --stock N --buyers N --clients N`: one figure, as one line of JSON.
+"""`python -m bench.strategies NAME --clients N --warm S --seconds S`: one figure, as one line of JSON.
 
-Where to sell is in DROPGATE_REDIS_URL and DROPGATE_DATABASE_URL. `--stock 0` measures refusals.
+Where to sell is in DROPGATE_REDIS_URL and DROPGATE_DATABASE_URL; nothing of it stays there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import msgspec
 import uvloop
 
 from bench.figures import Figure
-from bench.strategies.measure import measure
+from bench.strategies.measure import at_its_pace
 from bench.strategies.registry import STRATEGIES
+from bench.strategies.sql import remove_tables
 from bench.strategies.strategy import Stores
 
 
@@ -30,9 +31,9 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.strategies", description=__doc__)
     parser.add_argument("name", choices=list(STRATEGIES))
-    parser.add_argument("--stock", type=int, required=True)
-    parser.add_argument("--buyers", type=int, required=True)
     parser.add_argument("--clients", type=int, required=True)
+    parser.add_argument("--warm", type=float, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
     return parser.parse_args()
 
 
@@ -46,9 +47,10 @@ def _url(variable: str) -> str:
 async def _measured(wanted: argparse.Namespace, stores: Stores) -> Figure:
     strategy = STRATEGIES[wanted.name](stores)
     try:
-        return await measure(strategy, stock=wanted.stock, buyers=wanted.buyers, clients=wanted.clients)
+        return await at_its_pace(strategy, clients=wanted.clients, warm_s=wanted.warm, seconds=wanted.seconds)
     finally:
         await strategy.close()
+        await remove_tables(stores.database_url)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""One strategy at full speed: each client has its next buyer buy as soon as the last one was answered."""
+"""One strategy at full speed: each client has its next buyer buy as soon as the last one was answered.
+
+A first product, which is not counted, opens connections, prepares statements and says how fast this strategy is here.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,54 @@ from bench.strategies.strategy import Books, Strategy, TooBusy
 BUY_S = PATIENCE_S + 10
 """No strategy waits longer by itself: beyond it a server has gone."""
 
+ASKED_S = 60.0
+"""Where nobody says otherwise: longer than any crowd of a test."""
+WARM_UNITS = 100_000
+"""More than any strategy sells in its warm-up: a product that sells out would tell the pace of refusals."""
+WARM_LEAST_S = 0.5
+UNITS_LEAST = 100
+ASKED_TIMES = 2
+"""A strategy that is slower than its warm-up said is asked for so many times as long as planned, and no longer."""
+
 YOURS, SOLD_OUT, TOO_BUSY, NO_ANSWER = "yours", "sold_out", "too_busy", "no_answer"
 
 
 @dataclass(kw_only=True)
 class Heard:
-    """By all clients together."""
+    """By all clients together. `answers`: those until `ends_s`, of `perf_counter`; the others hear whatever comes."""
 
+    ends_s: float
+    asked: int = 0
     told: set[str] = field(default_factory=set)
     answers: Counter[str] = field(default_factory=Counter)
     waited_s: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
 
-async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int) -> Figure:
+async def at_its_pace(strategy: Strategy, *, clients: int, warm_s: float, seconds: float) -> Figure:
+    """Warmed up, and with as many units as it sells in about `seconds`, to half as many buyers more: a crowd that is
+    no larger than the stock could not show what oversells."""
+    stock = max(UNITS_LEAST, round(await _pace(strategy, clients, max(warm_s, WARM_LEAST_S)) * seconds))
+    return await measure(
+        strategy, stock=stock, buyers=stock + stock // 2, clients=clients, asked_s=ASKED_TIMES * seconds
+    )
+
+
+async def _pace(strategy: Strategy, clients: int, seconds: float) -> float:
+    """How many a second were told "yours", of a product of their own."""
+    await strategy.prepare(WARM_UNITS)
+    heard = await _rush(strategy, buyers=WARM_UNITS, clients=clients, asked_s=seconds)
+    await strategy.settle()
+    return heard.answers[YOURS] / heard.seconds
+
+
+async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int, asked_s: float = ASKED_S) -> Figure:
     """Of a new product. The rate counts who was told "yours", over the time until the last answer; without stock,
-    who was refused. `buyers` above `stock` takes refusals into the time and the latencies of the former.
+    who was refused. `buyers` above `stock` takes refusals into the time and the latencies of the former. After
+    `asked_s` nobody asks any more, and what was answered by then counts; the audit is of all who were told.
     """
     await strategy.prepare(stock)
-    heard = await _rush(strategy, buyers=buyers, clients=clients)
+    heard = await _rush(strategy, buyers=buyers, clients=clients, asked_s=asked_s)
     began = time.perf_counter()
     await strategy.settle()
     behind_s = time.perf_counter() - began
@@ -43,13 +75,18 @@ async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int) 
         measure=Measure.ACCEPT if sold else Measure.REJECT,
         clients=clients,
         unit="reservations" if sold else "requests",
-        count=len(heard.told) if sold else buyers,
+        count=heard.answers[YOURS if sold else SOLD_OUT],
         seconds=heard.seconds,
         latency=latency_of(heard.waited_s),
         audit=audit(heard.told, await strategy.books()),
         answers=dict(heard.answers),
-        note=f"the last order was written {behind_s:.3f} s after the last answer",
+        note=_note(heard, buyers, asked_s, behind_s),
     )
+
+
+def _note(heard: Heard, buyers: int, asked_s: float, behind_s: float) -> str:
+    stopped = f"; {heard.asked:,} of {buyers:,} buyers had asked after {asked_s:g} s" if heard.asked < buyers else ""
+    return f"the last order was written {behind_s:.3f} s after the last answer{stopped}"
 
 
 def audit(told: Collection[str], books: Books) -> Audit:
@@ -64,22 +101,26 @@ def audit(told: Collection[str], books: Books) -> Audit:
     )
 
 
-async def _rush(strategy: Strategy, *, buyers: int, clients: int) -> Heard:
-    heard, names = Heard(), (f"buyer-{number}" for number in range(buyers))
+async def _rush(strategy: Strategy, *, buyers: int, clients: int, asked_s: float) -> Heard:
+    names = (f"buyer-{number}" for number in range(buyers))
     began = time.perf_counter()
+    heard = Heard(ends_s=began + asked_s)
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
             group.create_task(_client(strategy, names, heard))
-    heard.seconds = time.perf_counter() - began
+    heard.seconds = min(time.perf_counter() - began, asked_s)
     return heard
 
 
 async def _client(strategy: Strategy, names: Iterator[str], heard: Heard) -> None:
-    for buyer in names:
-        began = time.perf_counter()
+    """Until no buyer is left, or nobody asks any more. A buyer who has asked is never left: its unit may be taken."""
+    while (began := time.perf_counter()) < heard.ends_s and (buyer := next(names, None)) is not None:
+        heard.asked += 1
         answer = await _answer(strategy, buyer)
-        heard.waited_s.append(time.perf_counter() - began)
-        heard.answers[answer] += 1
+        answered = time.perf_counter()
+        heard.waited_s.append(answered - began)
+        if answered <= heard.ends_s:
+            heard.answers[answer] += 1
         if answer == YOURS:
             heard.told.add(buyer)
 

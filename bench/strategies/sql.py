@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateTable, DropTable
 
 from bench.strategies.patience import PATIENCE_S
 from bench.strategies.strategy import Product
@@ -82,6 +82,17 @@ class Shop:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+async def remove_tables(url: str) -> None:
+    """With the rows of every product. For who is alone on this database."""
+    engine = _engine(url)
+    try:
+        async with engine.begin() as connection:
+            for table in metadata.sorted_tables:
+                await connection.execute(DropTable(table, if_exists=True))
+    finally:
+        await engine.dispose()
 
 
 async def insert_orders(connection: AsyncConnection, product: Product, buyers: Sequence[str]) -> None:

@@ -236,18 +236,37 @@ async def _run(*arguments: str, **urls: str) -> tuple[int, str, str]:
     return child.returncode, out.decode(), err.decode()
 
 
-async def test_a_child_prints_one_figure(stores: Stores):
-    sale = ("conditional_update", "--stock", "20", "--buyers", "30", "--clients", "8")
-    code, out, err = await _run(*sale, DROPGATE_REDIS_URL=stores.redis_url, DROPGATE_DATABASE_URL=stores.database_url)
+SHORTLY = ("--clients", "16", "--warm", "0.5", "--seconds", "0.5")
+
+
+@pytest.mark.parametrize("name", ["conditional_update", "segmented", "lock_around_order"])
+async def test_a_child_prints_one_figure_and_leaves_nothing_on_the_servers(
+    stores: Stores, redis7: Redis, mariadb: MariaDB, name: str
+):
+    urls = {"DROPGATE_REDIS_URL": stores.redis_url, "DROPGATE_DATABASE_URL": stores.database_url}
+    code, out, err = await _run(name, *SHORTLY, **urls)
     assert (code, err) == (0, "")
     figure = msgspec.json.decode(out, type=Figure)
-    assert (figure.subject, figure.count, figure.clients) == ("conditional_update", 20, 8)
-    assert figure.latency is not None
-    assert figure.rate_per_s > 0
+    assert (figure.subject, figure.clients) == (name, 16)
+    assert figure.audit is not None
+    assert figure.audit.clean
+    assert figure.audit.told >= figure.count > 0
+    assert redis7.call("KEYS", "bench:*") == []
+    assert mariadb.execute(f"SHOW TABLES IN {stores.database_url.rpartition('/')[2]}") == []
+
+
+async def test_as_a_child_read_then_write_has_buyers_enough_to_be_seen_overselling(stores: Stores):
+    urls = {"DROPGATE_REDIS_URL": stores.redis_url, "DROPGATE_DATABASE_URL": stores.database_url}
+    code, out, _ = await _run("naive", *SHORTLY, **urls)
+    assert code == 0
+    audit_ = msgspec.json.decode(out, type=Figure).audit
+    assert audit_ is not None
+    assert audit_.oversold > 0
 
 
 async def test_a_child_without_servers_says_which_url_it_lacks(stores: Stores):
-    sale = ("naive", "--stock", "1", "--buyers", "1", "--clients", "1")
-    code, out, err = await _run(*sale, DROPGATE_REDIS_URL=stores.redis_url, DROPGATE_DATABASE_URL="embedded")
+    code, out, err = await _run(
+        "naive", *SHORTLY, DROPGATE_REDIS_URL=stores.redis_url, DROPGATE_DATABASE_URL="embedded"
+    )
     assert (code, out) == (1, "")
     assert err == "DROPGATE_DATABASE_URL is 'embedded': the strategies need the URL of a server there\n"
