@@ -98,7 +98,7 @@ def _alone_steps(desk: Desk, options: Options, api: Api, pay_secret: str) -> Ite
     payment = partial(afterwards.payment, desk, api, pay_secret, PAY_CLIENTS)
     yield Step(f"{api.subject}, payments", Group.AFTERWARDS, payment)
     yield Step(f"{api.subject}, expiry", Group.AFTERWARDS, partial(afterwards.expiry, desk, api.stand))
-    yield Step(f"{api.subject}, hostile clients", Group.STORIES, partial(stories.hostile, desk, api, HOSTILE_CLIENTS))
+    yield Step(f"{api.subject}, hostile requests", Group.STORIES, partial(stories.hostile, desk, api, HOSTILE_CLIENTS))
     yield Step(f"{api.subject}, rush", Group.STORIES, partial(stories.rush, desk, api), repeated=False)
     for part in stories.BEHIND:
         killed = partial(stories.killed, desk, api, KILL_CLIENTS, part)

@@ -39,24 +39,16 @@ class Crowd:
         self._idle = asyncio.Event()
 
     async def run(self) -> LoadResult:
-        over = asyncio.Event()
-        async with asyncio.TaskGroup() as hostile:
-            for _ in range(self._spec.hostile):
-                hostile.create_task(self._hostile.run(over))
-            try:
-                return await self._good()
-            finally:
-                over.set()
-
-    async def _good(self) -> LoadResult:
         connections = [await self._connect() for _ in range(self._spec.clients)]
         began_s = time.monotonic()
         self._measured_from_s = began_s + self._spec.warm_s
         self._asked_until_s = self._measured_from_s + self._spec.seconds
         cpu_at_s = time.process_time()
-        await (self._closed(connections) if self._spec.per_s is None else self._paced(connections, self._spec.per_s))
-        ended_s = min(time.monotonic(), self._asked_until_s) if self._end is None else time.monotonic()
-        cpu_s = time.process_time() - cpu_at_s
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._hostile.run(self._measured_from_s, self._asked_until_s))
+            await self._good(connections)
+            ended_s = min(time.monotonic(), self._asked_until_s) if self._end is None else time.monotonic()
+            cpu_s = time.process_time() - cpu_at_s
         for connection in connections:
             connection.number = -1
             connection.close()
@@ -78,6 +70,9 @@ class Crowd:
             lambda: Connection(self._answered, self._lost), self._spec.host, self._spec.port
         )
         return connection
+
+    async def _good(self, connections: list[Connection]) -> None:
+        await (self._closed(connections) if self._spec.per_s is None else self._paced(connections, self._spec.per_s))
 
     # --- the two ways to ask ------------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     buyers_max: int | None = None
     """So many requests, and then the end, however long it takes; None: until `seconds` are over."""
     per_s: float | None = None
-    hostile: int = 0
-    """So many clients more send what no client should (hostile.py)."""
+    hostile_per_s: float = 0.0
+    """So many requests a second more are what no client should send (hostile.py)."""
     pay: Pay | None = None
 
 
@@ -40,7 +40,8 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     """`answers`: by code, of what was answered in the measured time (by a clock: of what was due in it); `latencies`:
     by code, of what was asked or due in it, however late its answer; `told`: the numbers of all buyers who were ever
     told of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer. `began_s` and
-    `ended_s` of the measured time are of the monotonic clock, which all processes of a machine share."""
+    `ended_s` of the measured time are of the monotonic clock, which all processes of a machine share. `hostile_acts`:
+    by kind, of the measured time too; and those that were due and could not be."""
 
     seconds: float
     began_s: float

@@ -1,4 +1,4 @@
-"""Whole stories, with every part running: a rush, hostile clients, processes that are killed, a soak."""
+"""Whole stories, with every part running: a rush, hostile requests, processes that are killed, a soak."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import msgspec
 
 from bench.figures import Figure, Measure, Usage
+from bench.load.hostile import LEFT_OUT, UNCONNECTED
+from bench.load.spec import LoadResult
 from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
 from bench.measures.selling import ENOUGH, SEEN_S, Api, accepted, figure_of
-from bench.stand.child import Child
+from bench.stand.child import BenchFailed, Child
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale
 from bench.stand.usage import watching
@@ -21,6 +23,9 @@ from bench.subjects import GOOD_ALONE
 RUSH_UNITS, RUSH_BUYERS, RUSH_CLIENTS = 1_000, 100_000, 256
 BEHIND = ("order", "timeout", "events")
 """Beside the API and the keeper."""
+GOOD_A_HOSTILE = 9
+HOSTILE_LEAST = 0.9
+"""Of the hostile requests that are to be: with fewer, what the good ones keep says nothing."""
 BETWEEN_KILLS_S = 1.0
 RUSHED = GOOD | {"sold_out"}
 
@@ -49,20 +54,32 @@ async def rush(desk: Desk, api: Api) -> list[Figure]:
 
 
 async def hostile(desk: Desk, api: Api, clients: int) -> list[Figure]:
-    """Good clients alone (noted so), and the same with one hostile client beside every nine of them."""
-    return [await _crowded(desk, api, clients, 0), await _crowded(desk, api, clients, max(1, clients // 9))]
+    """Good clients alone (noted so), and the same beside hostile requests at a ninth of the rate that they had: a tenth
+    of all requests, or more."""
+    alone = await _crowded(desk, api, clients, 0.0)
+    return [alone, await _crowded(desk, api, clients, alone.rate_per_s / GOOD_A_HOSTILE)]
 
 
-async def _crowded(desk: Desk, api: Api, clients: int, hostile_clients: int) -> Figure:
+async def _crowded(desk: Desk, api: Api, clients: int, hostile_per_s: float) -> Figure:
     sale = await BenchSale.opened(api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
     async with watching(api.processes) as watch:
-        result = await desk.crowd(msgspec.structs.replace(spec, hostile=hostile_clients))
-    acts = ", ".join(f"{count} {kind}" for kind, count in result.hostile_acts.items())
+        result = await desk.crowd(msgspec.structs.replace(spec, hostile_per_s=hostile_per_s))
+    note = hostile_note(result, hostile_per_s) if hostile_per_s else GOOD_ALONE
     async with api.stand.part("order"):
-        note = f"hostile: {acts}" if hostile_clients else GOOD_ALONE
         return await figure_of(desk, api, sale, Measure.HOSTILE, clients, result, watch, note)
+
+
+def hostile_note(result: LoadResult, per_s: float) -> str:
+    """How many acts of each kind there were, and their share. BenchFailed: fewer than were to be, so that it would be a
+    measurement of good clients nearly alone."""
+    acts = ", ".join(f"{count:,} {kind}" for kind, count in result.hostile_acts.items() if count)
+    done = sum(count for kind, count in result.hostile_acts.items() if kind not in {LEFT_OUT, UNCONNECTED})
+    if done < HOSTILE_LEAST * per_s * result.seconds:
+        raise BenchFailed(f"of {per_s * result.seconds:,.0f} hostile requests only {done:,} could be sent: {acts}")
+    share = done / (done + sum(result.answers.values()))
+    return f"hostile: {acts}, {share:.1%} of all requests"
 
 
 async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int = 64) -> list[Figure]:

@@ -154,7 +154,7 @@ GOALS = (
     Goal("memory of Redis a live reservation", "≤ 400 bytes", Worst(FactName.REDIS_BYTES), AtMost(limit=400)),
     Goal("1,000 units, 100,000 buyers over HTTP", "exactly 1,000 sold",
          Sold(stock=1_000, buyers=100_000), Exactly(number=1_000)),
-    Goal("a tenth of the clients hostile", "the good ones keep ≥ 80 % of their rate",
+    Goal("a tenth of the requests hostile", "the good ones keep ≥ 80 % of their rate",
          Kept(DROPGATE), AtLeast(times=0.8)),
     Goal("audits, but of what is meant to fail", "all clean", UncleanAudits(), Exactly(number=0)),
 )

@@ -178,7 +178,7 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
     "memory of a process": (lambda it: run(used(it)), 150, 150.1),
     "memory of Redis": (lambda it: run(facts=(fact(FactName.REDIS_BYTES, it),)), 400, 401),
     "1,000 units": (lambda it: run(rush(it)), 1_000, 999),
-    "a tenth of the clients hostile": (
+    "a tenth of the requests hostile": (
         lambda it: run(hostile(Subject.DROPGATE_5, 3_000, "busy; good clients alone"), hostile(Subject.DROPGATE_5, it)),
         2_400,
         2_399.9,

@@ -10,9 +10,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from bench.load import hostile
 from bench.load.crowd import Crowd
+from bench.load.hostile import LARGE
 from bench.load.requests import bytes_for
 from bench.load.spec import LoadResult, LoadSpec, Pay
+from bench.measures.stories import hostile_note
+from bench.stand.child import BenchFailed
 from bench.stand.sale import audit_of
 from tests.fixtures.stage_tools import until
 
@@ -126,6 +130,95 @@ async def test_a_server_that_goes_away_ends_the_crowd_and_its_buyers_are_unheard
         result = await Crowd(spec).run()
     assert sorted(result.unheard) == [0, 1, 2]
     assert result.told == []
+
+
+# --- hostile requests -------------------------------------------------------------------------------------------------
+
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"
+
+
+class Wary(Shop):
+    """Refuses what has no key, as all hostile requests; or, `deaf`, leaves it without an answer."""
+
+    def __init__(self, *, deaf: bool = False) -> None:
+        super().__init__(10**9)
+        self.deaf = deaf
+        self.most_open = 0
+        self.strange: Counter[str] = Counter()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.most_open = max(self.most_open, self.open + 1)
+        await super().serve(_Sifted(self, reader, writer), writer)  # type: ignore[arg-type]  # it is read from alone
+
+
+class _Sifted:
+    def __init__(self, shop: Wary, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._shop, self._reader, self._writer = shop, reader, writer
+
+    async def readuntil(self, end: bytes) -> bytes:
+        head = await self._reader.readuntil(end)
+        if b"Idempotency-Key" in head:
+            return head
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        body = await self._reader.read(64)
+        self._shop.strange[f"{length} bytes said, {'whole' if len(body) == length else 'not whole'}"] += 1
+        if not self._shop.deaf:
+            self._writer.write(BAD_REQUEST)
+            await self._writer.drain()
+        while self._shop.deaf and await self._reader.read(LARGE):
+            pass
+        raise ConnectionError("no client of ours")
+
+    async def readexactly(self, count: int) -> bytes:
+        return await self._reader.readexactly(count)
+
+
+async def test_hostile_requests_come_by_a_clock_each_kind_as_often_as_the_others() -> None:
+    shop = Wary()
+    result = await crowd(shop, clients=2, seconds=1.0, hostile_per_s=100.0)
+    assert set(result.hostile_acts) == {"malformed", "of 1 MiB", "slow", "half-closed"}
+    assert list(result.hostile_acts.values()) == [pytest.approx(25, abs=3)] * 4
+    assert set(shop.strange) == {
+        "34 bytes said, whole",
+        f"{LARGE} bytes said, not whole",
+        "100 bytes said, not whole",
+    }
+    assert result.answers["202"] > 100
+
+
+async def test_what_the_warm_up_sends_is_not_among_the_hostile_requests_that_are_counted() -> None:
+    result = await crowd(Wary(), clients=1, warm_s=0.5, seconds=0.5, hostile_per_s=100.0)
+    assert sum(result.hostile_acts.values()) == pytest.approx(50, abs=3)
+
+
+async def test_hostile_connections_have_a_bound_and_what_it_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile, "OPEN_MAX", 8)
+    monkeypatch.setattr(hostile, "ANSWER_S", 0.5)
+    shop = Wary(deaf=True)
+    result = await crowd(shop, clients=1, seconds=1.0, hostile_per_s=100.0)
+    assert 1 < shop.most_open <= 1 + 8
+    assert result.hostile_acts[hostile.LEFT_OUT] > 50
+    assert sum(result.hostile_acts.values()) == pytest.approx(100, abs=3)
+
+
+def test_a_measurement_with_too_few_hostile_requests_is_none() -> None:
+    found = LoadResult(
+        seconds=2.0,
+        began_s=0.0,
+        ended_s=2.0,
+        answers={"202": 1_800},
+        latencies={},
+        told=[],
+        unheard=[],
+        hostile_acts={"malformed": 100, "slow": 100, hostile.LEFT_OUT: 1},
+        cpu_s=0.1,
+    )
+    assert hostile_note(found, 100.0) == "hostile: 100 malformed, 100 slow, 1 left out, 10.0% of all requests"
+    with pytest.raises(BenchFailed, match="of 240 hostile requests only 200 could be sent"):
+        hostile_note(found, 120.0)
+
+
+# --- payments and audits ----------------------------------------------------------------------------------------------
 
 
 def test_a_payment_is_of_the_reservation_that_the_buyer_has() -> None:
