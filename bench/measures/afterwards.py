@@ -47,7 +47,7 @@ async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figur
     pay = Pay(sale=sale.id, amount=PRICE, currency="EUR", secret=secret)
     spec = desk.spec(api.address, "/v1/payments", "", clients)
     result = await desk.crowd(msgspec.structs.replace(spec, pay=pay, buyers_max=PAYERS, warm_s=0.0))
-    audit, wrong = await sale.audited(desk.engine, told)
+    audit, wrong = await sale.audited(desk.engine, told, paid=result.told)
     figure = Figure(
         subject=api.subject,
         measure=Measure.PAYMENT,

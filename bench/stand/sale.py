@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ LONG_S = 7_200
 """To pay: nothing expires under a later measurement. A delay level of RocketMQ's own list."""
 QUIET_S = 120
 """Until nothing is under way after a measurement: what it left in the broker has become orders."""
+PAID = "paid"
 DEAD = frozenset({"rejected", "cancelled"})
 """Told "yours", and later that it is not: lost, however properly it was said."""
 
@@ -44,20 +45,27 @@ class BenchSale:
     def path(self) -> str:
         return f"/v1/sales/{self.id}/reservations"
 
-    async def audited(self, engine: AsyncEngine, told: Iterable[int]) -> tuple[Audit, str]:
-        """Once all is quiet, or QUIET_S are over; and what the audit of the product itself says is wrong."""
+    async def audited(self, engine: AsyncEngine, told: Iterable[int], paid: Iterable[int] = ()) -> tuple[Audit, str]:
+        """Once all is quiet, or QUIET_S are over; and what the audit of the product itself says is wrong. `paid`: who
+        was told that the payment is applied."""
         report = await self.stand.asked("audit", "--sale", self.id, "--wait", str(QUIET_S), timeout_s=QUIET_S + 60)
         (ledger,) = report["sales"]
         statuses = await statuses_of(engine, self.id)
-        return audit_of(self.stock, ledger, statuses, {buyer(number) for number in told}), "; ".join(ledger["problems"])
+        names, payers = {buyer(number) for number in told}, {buyer(number) for number in paid}
+        return audit_of(self.stock, ledger, statuses, names, payers), "; ".join(ledger["problems"])
 
 
-def audit_of(stock: int, ledger: Mapping[str, Any], statuses: Mapping[str, str], told: set[str]) -> Audit:
-    """`statuses`: of the sale's rows, by buyer."""
+def audit_of(
+    stock: int, ledger: Mapping[str, Any], statuses: Mapping[str, str], told: set[str], paid: Set[str] = frozenset()
+) -> Audit:
+    """`statuses`: of the sale's rows, by buyer. Lost is also a payment that was taken: its order must be paid, and by a
+    payment in the books."""
     sql = ledger["sql"]
     live = sql["awaiting_payment"] + sql["paid"] + sql["refunded_kept"] + sql["under_review"]
     queued = sum(segment.get("queued", 0) for segment in ledger["segments"])
-    lost = sum(statuses.get(who, "rejected") in DEAD for who in told)
+    without_order = {who for who in told if statuses.get(who, "rejected") in DEAD}
+    without_payment = {who for who in paid if statuses.get(who) != PAID}
+    unbooked = len(paid) - sql["payments_applied"] if paid else 0
     # What the product's own audit finds is in doubt at least once, whatever the sums say.
     in_doubt = max(queued, 1 if ledger["problems"] or not ledger["quiet"] else 0)
     return Audit(
@@ -65,7 +73,7 @@ def audit_of(stock: int, ledger: Mapping[str, Any], statuses: Mapping[str, str],
         told=len(told),
         sold=live,
         oversold=max(0, live - stock),
-        lost=lost,
+        lost=max(len(without_order | without_payment), unbooked),
         in_doubt=in_doubt,
     )
 

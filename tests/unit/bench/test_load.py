@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,8 @@ class Shop:
                 length = next(
                     int(it.split(b":")[1]) for it in head.splitlines() if it.lower().startswith(b"content-length")
                 )
-                self.buyers[json.loads(await reader.readexactly(length))["buyer_id"]] += 1
+                asked = json.loads(await reader.readexactly(length))
+                self.buyers[asked.get("buyer_id") or asked["reservation_id"]] += 1
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
                 await asyncio.sleep(self.slow_s)
@@ -230,8 +232,8 @@ def test_a_payment_is_of_the_reservation_that_the_buyer_has() -> None:
     assert int(head.rpartition(b"Content-Length: ")[2]) == len(body)
 
 
-LEDGER = {
-    "sql": {"awaiting_payment": 3, "paid": 0, "refunded_kept": 0, "under_review": 0},
+LEDGER: dict[str, Any] = {
+    "sql": {"awaiting_payment": 3, "paid": 0, "refunded_kept": 0, "under_review": 0, "payments_applied": 0},
     "segments": [{"queued": 0}],
     "problems": [],
     "quiet": True,
@@ -246,3 +248,29 @@ def test_an_audit_finds_what_was_oversold_lost_and_left_in_doubt() -> None:
     assert audit_of(3, LEDGER, rows, {"a", "d", "e"}).lost == 2
     assert audit_of(3, {**LEDGER, "segments": [{"queued": 2}]}, rows, {"a"}).in_doubt == 2
     assert audit_of(3, {**LEDGER, "problems": ["no"]}, rows, {"a"}).in_doubt == 1
+
+
+def paid(*, applied: int) -> dict[str, Any]:
+    return {**LEDGER, "sql": {**LEDGER["sql"], "awaiting_payment": 1, "paid": 2, "payments_applied": applied}}
+
+
+def test_a_payment_that_was_taken_and_has_no_paid_order_is_lost_once_however_it_went() -> None:
+    rows = {"a": "paid", "b": "paid", "c": "awaiting_payment"}
+    everyone = {"a", "b", "c"}
+    assert audit_of(3, paid(applied=2), rows, everyone, {"a", "b"}).clean
+    assert audit_of(3, paid(applied=2), rows, everyone, everyone).lost == 1
+    assert audit_of(3, paid(applied=1), rows, everyone, {"a", "b"}).lost == 1
+    assert audit_of(3, paid(applied=2), {**rows, "b": "cancelled"}, everyone, {"a", "b"}).lost == 1
+    assert audit_of(3, paid(applied=3), {"a": "paid", "b": "paid"}, {"a", "b"}, everyone).lost == 1
+
+
+async def test_whoever_pays_is_told_so_and_remembered() -> None:
+    class Cashier(Shop):
+        def _answer(self) -> bytes:
+            self.left -= 1
+            return b"HTTP/1.1 %s\r\ncontent-length: 0\r\n\r\n" % (b"200 OK" if self.left >= 0 else b"503 Busy")
+
+    pay = Pay(sale="bench-a", amount=4_900, currency="EUR", secret="s" * 32)
+    result = await crowd(Cashier(3), buyers_max=5, pay=pay)
+    assert result.answers == {"200": 3, "503": 2}
+    assert len(result.told) == 3
