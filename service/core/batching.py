@@ -2,8 +2,8 @@
 candidate, which is RocketMQ's canonical flow.
 
 What a batch costs is mostly the same for one candidate and for a hundred, so a lane is not taken as soon as it is free:
-a batch starts beside others once as many wait as are in flight. So few clients have small batches side by side, and
-more clients larger ones, not more of them."""
+a batch starts beside others once as many wait as are in flight, and never for one alone. So few clients have small
+batches side by side, and more clients larger ones, not more of them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ HOLD_S = 0.01
 """Longest that a free lane holds a request back for the sake of a larger batch: about as long as a batch takes, so that
 one that is stuck delays nobody."""
 
-FEW = 8
-"""So few candidates in flight hold nobody back: the process has time for small batches."""
+BESIDE_MIN = 2
+"""Requests that begin a batch beside others. One alone waits for a second, or for a batch in flight to end: at a tenth
+of its peak rate a process that gave each its own batch would be busy with batches, and late with all of them."""
 
 ENDS_MAX = 64
 """Batches of one segment, over its lanes, whose requests are answered and whose COMMIT or ROLLBACK is on its way: even
@@ -140,7 +141,8 @@ class BatchQueue:
 
     def _held_s(self) -> float:
         """How much longer the next batch waits to become larger."""
-        if self._in_lanes < FEW or len(self._waiting) >= min(self._in_lanes, self._limits.batch_max):
+        enough = min(max(self._in_lanes, BESIDE_MIN), self._limits.batch_max)
+        if not self._in_lanes or len(self._waiting) >= enough:
             return 0.0
         return self._waiting[0].joined_at_s + HOLD_S - self._clock.monotonic_s()
 

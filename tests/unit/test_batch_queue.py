@@ -101,41 +101,62 @@ def held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("held_for_ever")
 async def test_a_batch_starts_beside_others_once_as_many_wait_as_are_in_flight() -> None:
     lanes = Lanes(lanes=2)
-    await lanes.join(1 + 1 + 20)
-    assert lanes.sizes == [1, 1]
+    await lanes.join(1 + 2 + 20)
+    assert lanes.sizes == [1, 2]
     await lanes.let_go(0)
-    assert lanes.sizes == [1, 1, 20]
+    assert lanes.sizes == [1, 2, 20]
     await lanes.let_go(1)
     await lanes.join(19)
-    assert lanes.sizes == [1, 1, 20]
+    assert lanes.sizes == [1, 2, 20]
     await lanes.join(1)
-    assert lanes.sizes == [1, 1, 20, 20]
+    assert lanes.sizes == [1, 2, 20, 20]
     await lanes.end()
 
 
 @pytest.mark.usefixtures("held_for_ever")
-async def test_few_in_flight_and_a_full_batch_hold_nobody_back() -> None:
-    lanes = Lanes(lanes=4, batch_max=32)
-    await lanes.join(3)
-    assert lanes.sizes == [1, 1, 1]
-    await lanes.join(1 + 40)
+async def test_one_alone_waits_for_a_second_or_for_a_batch_to_end() -> None:
+    lanes = Lanes(lanes=4)
+    await lanes.join(1 + 1)
+    assert lanes.sizes == [1]
+    await lanes.join(1)
+    assert lanes.sizes == [1, 2]
+    await lanes.join(1)
     await lanes.let_go(0)
-    await lanes.join(24)
+    assert lanes.sizes == [1, 2]
     await lanes.let_go(1)
-    assert lanes.sizes == [1, 1, 1, 1, 32, 32]
+    assert lanes.sizes == [1, 2, 1]
+    await lanes.end()
+
+
+@pytest.mark.usefixtures("held_for_ever")
+async def test_a_full_batch_waits_for_nobody() -> None:
+    lanes = Lanes(lanes=3, batch_max=8)
+    await lanes.join(1 + 2 + 3 + 24)
+    for batch in range(3):
+        await lanes.let_go(batch)
+    assert lanes.sizes == [1, 2, 3, 8, 8, 8]
+    await lanes.end()
+
+
+async def test_with_nothing_in_flight_nobody_waits() -> None:
+    lanes = Lanes(lanes=4)
+    for number in range(3):
+        await lanes.join(1)
+        assert lanes.sizes == [1] * (number + 1)
+        await lanes.let_go(number)
     await lanes.end()
 
 
 async def test_nobody_is_held_back_for_long_by_a_batch_that_is_stuck() -> None:
     lanes = Lanes(lanes=2)
-    await lanes.join(1 + 1 + 20)
+    await lanes.join(1 + 2 + 20)
     await lanes.let_go(0)
     await lanes.let_go(1)
     await lanes.join(3)
-    assert lanes.sizes == [1, 1, 20]
+    assert lanes.sizes == [1, 2, 20]
 
     async def are_taken() -> bool:
-        return lanes.sizes == [1, 1, 20, 3]
+        return lanes.sizes == [1, 2, 20, 3]
 
     await until(are_taken, "the three are taken")
     await lanes.end()
