@@ -24,6 +24,7 @@ from bench.report.facts import Fact
 from bench.report.run import Run
 from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Address, Stand
+from bench.stand.sale import end_sales
 from bench.steps import Subjects, bare_steps, java_step, stand_steps
 
 EXPECTED = (BenchFailed, OSError, TimeoutError, psutil.Error, SQLAlchemyError, RedisError, msgspec.MsgspecError)
@@ -78,6 +79,14 @@ class Bench:
                     steps = stand_steps(self.desk, self.options, api, entrant.subjects, secret)
                     await self._take(self._wanted(steps, repeat))
                     await self._take(self._wanted(iter([java]), repeat) if entrant is self.entrants[0] else [])
+                    await self._end_sales(entrant.stand)
+
+    async def _end_sales(self, stand: Stand) -> None:
+        """Each sale ends before the next; the last one here, while its keeper still runs."""
+        try:
+            await end_sales(self.desk.engine, stand)
+        except EXPECTED as failure:
+            self.failures.append(f"the last sale of {stand.name} was not ended: {failure}")
 
     def found(self) -> Run:
         """So far: whoever ends a run early keeps what it measured."""

@@ -64,6 +64,7 @@ async def redis_alone(clients: int, seconds: float) -> Figure:
         return 1
 
     done, took_s, latencies = await _closed_loop(take, clients, seconds)
+    await client.unlink("bench:alone", "bench:alone:taken")
     await client.aclose()
     return _figure(Subject.REDIS_ALONE, clients, "requests", (done, took_s, latencies))
 

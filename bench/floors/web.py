@@ -23,6 +23,9 @@ from service.api.server import HttpServer
 from service.core.keys import KeyService
 from service.ports.orders import ApiKey
 
+KEYS = ("bench:floor", "bench:floor:taken")
+"""Of Redis; they leave with the process."""
+
 
 class OneKey:
     """In place of the table of keys."""
@@ -55,7 +58,7 @@ class Floor:
     async def _take(self, key: str, quantity: int) -> int:
         if self._client is None:
             return 0
-        return int(await self._client.evalsha(self._sha, 2, "bench:floor", "bench:floor:taken", quantity, key))
+        return int(await self._client.evalsha(self._sha, 2, *KEYS, quantity, key))
 
 
 async def _main(kind: str) -> None:
@@ -70,14 +73,16 @@ async def _main(kind: str) -> None:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=connections)
         client = redis.asyncio.Redis(connection_pool=pool)
         sha = await client.script_load(TAKE)
-        await client.delete("bench:floor:taken")
-        await client.hset("bench:floor", "available", os.environ.get("FLOOR_STOCK", "1000000000"))
+        await client.delete(*KEYS)
+        await client.hset(KEYS[0], "available", os.environ.get("FLOOR_STOCK", "1000000000"))
     floor = Floor(keys, client, sha)
     app = Starlette(routes=[Route("/v1/sales/floor/reservations", floor.reserve, methods=["POST"])])
     server = HttpServer(app, "127.0.0.1", 0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, server.stop)
     print(server.url, flush=True)
     await server.serve()
+    if client is not None:
+        await client.unlink(*KEYS)
 
 
 if __name__ == "__main__":

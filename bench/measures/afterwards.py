@@ -31,7 +31,7 @@ LOOK_S = 0.1
 
 async def drained(desk: Desk, stand: Stand) -> list[Figure]:
     """BACKLOG reservations in full batches, which one order consumer finds."""
-    sale = await BenchSale.opened(stand, BACKLOG)
+    sale = await BenchSale.opened(desk.engine, stand, BACKLOG)
     told = await reserved(desk, sale, BACKLOG)
     figure = await drain(desk, sale, len(told))
     audit, wrong = await sale.audited(desk.engine, told)
@@ -40,7 +40,7 @@ async def drained(desk: Desk, stand: Stand) -> list[Figure]:
 
 async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figure]:
     """PAYERS orders, each paid once, over HTTP."""
-    sale = await BenchSale.opened(api.stand, PAYERS)
+    sale = await BenchSale.opened(desk.engine, api.stand, PAYERS)
     await asyncio.sleep(SEEN_S)
     told = await reserved(desk, sale, PAYERS)
     await drain(desk, sale, len(told))
@@ -66,7 +66,7 @@ async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figur
 async def expiry(desk: Desk, stand: Stand) -> list[Figure | Fact]:
     """UNPAID orders that nobody pays. Counted from when the first of them is due to when all are cancelled and every
     unit is on sale again, in SQL and in Redis."""
-    sale = await BenchSale.opened(stand, UNPAID, window_s=WINDOW_S)
+    sale = await BenchSale.opened(desk.engine, stand, UNPAID, window_s=WINDOW_S)
     told = await reserved(desk, sale, UNPAID)
     async with stand.part("timeout"):
         await drain(desk, sale, len(told))

@@ -49,7 +49,7 @@ class Api:
 
 async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
     """At full speed, with the order consumer stopped; it makes the orders afterwards, for the audit."""
-    sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
+    sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     async with watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
@@ -59,7 +59,7 @@ async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
 
 async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
     """Of a sale that is sold out."""
-    sale = await BenchSale.opened(api.stand, 0, on_sql=api.on_sql)
+    sale = await BenchSale.opened(desk.engine, api.stand, 0, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     async with watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
@@ -84,7 +84,7 @@ async def at_rate(
     desk: Desk, api: Api, pace: Pace, per_s: float, *, clients: int = 256, among_all: bool = False
 ) -> Figure:
     """By a clock, with what the peak was measured with; or `among_all`, with an order consumer on the same cores."""
-    sale = await BenchSale.opened(api.stand, ENOUGH, on_sql=api.on_sql)
+    sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     spec = msgspec.structs.replace(desk.spec(api.address, sale.path, api.bearer, clients), per_s=per_s)
     async with AsyncExitStack() as stack:
@@ -178,7 +178,7 @@ async def engine_result(desk: Desk, stand: Stand, spec: EngineSpec) -> EngineRes
 
 async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql: bool = False) -> list[Figure | Fact]:
     """Without HTTP, in a process of the stand's Python; orders and audit as over HTTP."""
-    sale = await BenchSale.opened(stand, ENOUGH, on_sql=on_sql)
+    sale = await BenchSale.opened(desk.engine, stand, ENOUGH, on_sql=on_sql)
     spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
     result = await engine_result(desk, stand, spec)
     await _ordered(desk, sale, result.told, on_sql=on_sql)

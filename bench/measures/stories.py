@@ -42,7 +42,7 @@ def _ids(api: Api, parts: Mapping[str, Child]) -> dict[str, int]:
 
 async def rush(desk: Desk, api: Api) -> list[Figure]:
     """RUSH_BUYERS come for RUSH_UNITS, each once."""
-    sale = await BenchSale.opened(api.stand, RUSH_UNITS)
+    sale = await BenchSale.opened(desk.engine, api.stand, RUSH_UNITS)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, RUSH_CLIENTS)
     async with all_parts(api.stand) as parts:
@@ -61,7 +61,7 @@ async def hostile(desk: Desk, api: Api, clients: int) -> list[Figure]:
 
 
 async def _crowded(desk: Desk, api: Api, clients: int, hostile_per_s: float) -> Figure:
-    sale = await BenchSale.opened(api.stand, ENOUGH)
+    sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
     async with watching(api.processes) as watch:
@@ -84,7 +84,7 @@ def hostile_note(result: LoadResult, per_s: float) -> str:
 
 async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int = 64) -> list[Figure]:
     """By a clock for long, in two halves: what memory grew by from the first to the second is said of each process."""
-    sale = await BenchSale.opened(api.stand, ENOUGH)
+    sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     figures, first = [], 0
     async with all_parts(api.stand) as parts:
@@ -127,7 +127,7 @@ def _grown(before: tuple[Usage, ...], after: tuple[Usage, ...]) -> str:
 
 async def killed(desk: Desk, api: Api, clients: int, part: str) -> list[Figure]:
     """A part is killed (SIGKILL) in mid-run and another started; nobody who was told of a reservation is without."""
-    sale = await BenchSale.opened(api.stand, ENOUGH)
+    sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
     async with AsyncExitStack() as stack:
@@ -147,7 +147,7 @@ async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
     """An API of its own: whoever waits for an answer gets none; then the same buyers ask another, with the same
     keys."""
     stand = api.stand
-    sale = await BenchSale.opened(stand, ENOUGH)
+    sale = await BenchSale.opened(desk.engine, stand, ENOUGH)
     async with stand.part("order"):
         async with stand.part("api") as (victim, line), asyncio.TaskGroup() as group:
             loading = group.create_task(desk.crowd(desk.spec(Address.of(line), sale.path, api.bearer, clients)))

@@ -1,8 +1,10 @@
-"""A sale of the bench: made, opened, and audited against what its buyers were told."""
+"""A sale of the bench: made, opened, audited against what its buyers were told, and ended before the next one."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +14,25 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from bench.figures import Audit
 from bench.load.requests import buyer
+from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
 
 PREFIX = "bench-"
+OURS = f"{PREFIX}{secrets.token_hex(3)}-"
+"""How the sales of this run begin: those of another one, which may be under way, are not ours to end."""
 PRICE = 4_900
 LONG_S = 7_200
 """To pay: nothing expires under a later measurement. A delay level of RocketMQ's own list."""
 QUIET_S = 120
 """Until nothing is under way after a measurement: what it left in the broker has become orders."""
+ENDED_S = 30.0
+"""Until a keeper has taken a settled sale out of Redis: a turn or two of it."""
+LOOK_S = 0.2
+EVENTS_A_TIME = 5_000
+UNENDED = (
+    "SELECT (SELECT COUNT(*) FROM sales WHERE id LIKE :ours AND status = 'settled' AND authority <> 'sql')"
+    " + (SELECT COUNT(*) FROM sale_epochs WHERE sale_id LIKE :ours AND unlink_at_ms <= :now_ms)"
+)
 PAID = "paid"
 DEAD = frozenset({"rejected", "cancelled"})
 """Told "yours", and later that it is not: lost, however properly it was said."""
@@ -32,8 +45,12 @@ class BenchSale:
     stock: int
 
     @classmethod
-    async def opened(cls, stand: Stand, stock: int, *, window_s: int | None = None, on_sql: bool = False) -> BenchSale:
-        sale = cls(stand=stand, id=PREFIX + secrets.token_hex(6), stock=stock)
+    async def opened(
+        cls, engine: AsyncEngine, stand: Stand, stock: int, *, window_s: int | None = None, on_sql: bool = False
+    ) -> BenchSale:
+        """The only one: those of earlier measurements are ended first."""
+        await end_sales(engine, stand)
+        sale = cls(stand=stand, id=OURS + secrets.token_hex(4), stock=stock)
         rules = ["--sku", "bench", "--stock", str(stock), "--price", str(PRICE)]
         rules += ["--payment-window", str(LONG_S if window_s is None else window_s)]
         rules += ["--on-sql"] if on_sql else []
@@ -78,6 +95,40 @@ def audit_of(
     )
 
 
+async def end_sales(engine: AsyncEngine, stand: Stand) -> None:
+    """Settle those of this run, and wait until they cost nothing any more: no turn of a keeper, no key in Redis, no
+    event for a relay. BenchFailed: not within ENDED_S."""
+    for id_ in await _open_sales(engine):
+        await stand.command("sale", "close", id_)
+        await stand.command("sale", "settle", id_)
+    deadline_s = time.monotonic() + ENDED_S
+    while left := await _number(engine, UNENDED, now_ms=time.time_ns() // 1_000_000, ours=f"{OURS}%"):
+        if time.monotonic() > deadline_s:
+            raise BenchFailed(f"{left} settled sales are still in Redis after {ENDED_S:.0f} s: is the keeper running?")
+        await asyncio.sleep(LOOK_S)
+    await _forget_events(engine)
+
+
+async def _open_sales(engine: AsyncEngine) -> list[str]:
+    query = text("SELECT id FROM sales WHERE id LIKE :ours AND status IN ('open', 'closed')")
+    async with engine.connect() as connection:
+        return [_text(id_) for (id_,) in await connection.execute(query, {"ours": f"{OURS}%"})]
+
+
+async def _forget_events(engine: AsyncEngine) -> None:
+    """Most measurements have no relay: the next one that has would be busy with what they left for minutes."""
+    statement = text("UPDATE outbox SET sent = 1 WHERE sent = 0 AND sale_id LIKE :ours ORDER BY seq LIMIT :count")
+    marked = EVENTS_A_TIME
+    while marked == EVENTS_A_TIME:
+        async with engine.begin() as connection:
+            marked = (await connection.execute(statement, {"ours": f"{OURS}%", "count": EVENTS_A_TIME})).rowcount
+
+
+async def _number(engine: AsyncEngine, query: str, **values: object) -> int:
+    async with engine.connect() as connection:
+        return int((await connection.execute(text(query), values)).scalar_one())
+
+
 async def statuses_of(engine: AsyncEngine, sale_id: str) -> dict[str, str]:
     async with engine.connect() as connection:
         rows = await connection.execute(
@@ -87,9 +138,7 @@ async def statuses_of(engine: AsyncEngine, sale_id: str) -> dict[str, str]:
 
 
 async def orders_of(engine: AsyncEngine, sale_id: str) -> int:
-    async with engine.connect() as connection:
-        found = await connection.execute(text("SELECT COUNT(*) FROM orders WHERE sale_id = :id"), {"id": sale_id})
-        return int(found.scalar_one())
+    return await _number(engine, "SELECT COUNT(*) FROM orders WHERE sale_id = :id", id=sale_id)
 
 
 def _text(value: object) -> str:

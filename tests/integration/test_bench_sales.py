@@ -1,0 +1,93 @@
+"""A sale of the bench on a real database: it ends before the next one begins, and then costs nothing any more."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from bench.stand import sale as sales
+from bench.stand.child import BenchFailed
+from bench.stand.dropgate import Stand
+from bench.stand.sale import PREFIX, BenchSale, end_sales
+from tests.servers.mariadb import MariaDB
+from tests.servers.redis7 import Redis
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+async def stand(mariadb: MariaDB, redis7: Redis, tmp_path: Path) -> Stand:
+    """Without a keeper: sales of `--on-sql` need none."""
+    urls = {"DROPGATE_DATABASE_URL": mariadb.new_database(), "DROPGATE_REDIS_URL": redis7.url}
+    environment = {**os.environ, **urls, "PYTHONPATH": str(ROOT), "DROPGATE_HOME": str(tmp_path / "home")}
+    made = Stand(name="test", python=sys.executable, environment=environment, folder=tmp_path)
+    await made.command("migrate")
+    return made
+
+
+@pytest.fixture
+async def engine(stand: Stand) -> AsyncIterator[AsyncEngine]:
+    made = create_async_engine(stand.environment["DROPGATE_DATABASE_URL"].replace("mysql:", "mysql+aiomysql:"))
+    yield made
+    await made.dispose()
+
+
+async def test_a_sale_is_settled_before_the_next_one_is_opened_and_its_events_are_nobodys(
+    stand: Stand, engine: AsyncEngine
+) -> None:
+    first = await BenchSale.opened(engine, stand, 10, on_sql=True)
+    await _event(engine, first)
+    second = await BenchSale.opened(engine, stand, 10, on_sql=True)
+    assert await _statuses(engine) == {first.id: "settled", second.id: "open"}
+    assert await _number(engine, "SELECT COUNT(*) FROM outbox WHERE sent = 0") == 0
+    await end_sales(engine, stand)
+    assert await _statuses(engine) == {first.id: "settled", second.id: "settled"}
+
+
+async def test_a_sale_that_was_closed_already_is_settled_and_one_of_another_run_is_left_alone(
+    stand: Stand, engine: AsyncEngine
+) -> None:
+    ours = await BenchSale.opened(engine, stand, 10, on_sql=True)
+    await stand.command("sale", "close", ours.id)
+    other = f"{PREFIX}other-1"
+    await stand.command("sale", "create", other, "--sku", "vinyl", "--stock", "10", "--price", "1", "--on-sql")
+    await stand.command("sale", "open", other, "--warm")
+    await end_sales(engine, stand)
+    assert await _statuses(engine) == {ours.id: "settled", other: "open"}
+
+
+async def test_a_sale_that_no_keeper_takes_out_of_redis_is_said(
+    stand: Stand, engine: AsyncEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sales, "ENDED_S", 0.5)
+    await BenchSale.opened(engine, stand, 10, on_sql=True)
+    async with engine.begin() as connection:
+        await connection.execute(text("UPDATE sales SET authority = 'redis'"))
+    with pytest.raises(BenchFailed, match="is the keeper running"):
+        await end_sales(engine, stand)
+
+
+async def _event(engine: AsyncEngine, sale: BenchSale) -> None:
+    columns = "event_id, type, sale_id, reservation_id, body, created_at_ms, sent"
+    async with engine.begin() as connection:
+        await connection.execute(
+            text(f"INSERT INTO outbox ({columns}) VALUES ('e', 'order.created', :id, 'r', '{{}}', 0, 0)"),
+            {"id": sale.id},
+        )
+
+
+async def _statuses(engine: AsyncEngine) -> dict[str, str]:
+    async with engine.connect() as connection:
+        rows = await connection.execute(text("SELECT CAST(id AS CHAR), CAST(status AS CHAR) FROM sales"))
+        return {str(id_): str(status) for id_, status in rows}
+
+
+async def _number(engine: AsyncEngine, query: str) -> int:
+    async with engine.connect() as connection:
+        return int((await connection.execute(text(query))).scalar_one())
