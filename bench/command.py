@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -34,11 +35,19 @@ SERVERS_WANTED = (
 TRANSPORTS: Mapping[str, Subjects] = {"rocketmq5": ROCKETMQ5, "rocketmq4": ROCKETMQ4}
 OTHER = {"rocketmq5": "rocketmq4", "rocketmq4": "rocketmq5"}
 IMPORTS_S = 30.0
+NAMED_FOR_IT = re.compile(r"(?<![a-z])(bench|tests?)(?![a-z])", re.IGNORECASE)
+"""A word of a database's name: `dropgate_bench`, and not `contest`."""
+NOT_SAID = (
+    "The database {name!r} has no sales, and its name does not say that it is for a bench: a shop's looks so before "
+    "its first sale. Name one of the bench's own in DROPGATE_DATABASE_URL, such as dropgate_bench; or say --here if these "
+    "servers are for it."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """`also_python`: a Python with the other client, with `also_broker_url` and `also_library` for it."""
+    """`also_python`: a Python with the other client, with `also_broker_url` and `also_library` for it. `here`: these
+    servers are for the bench, whatever the database is called."""
 
     options: Options
     settings: Settings
@@ -47,6 +56,7 @@ class Request:
     also_library: Path | None
     jars: Path
     into: Path
+    here: bool
 
 
 async def measured(request: Request, *, as_json: bool) -> tuple[Run, int]:
@@ -54,7 +64,7 @@ async def measured(request: Request, *, as_json: bool) -> tuple[Run, int]:
     folder = Path(tempfile.mkdtemp(prefix="dropgate-bench-"))
     engine = create_async_engine(database_url(request.settings), pool_size=2)
     try:
-        await _only_ours(engine)
+        await only_ours(engine, here=request.here)
         bench = await _bench(request, engine, folder)
         try:
             await bench.run()
@@ -88,16 +98,26 @@ def database_url(settings: Settings) -> str:
     return f"mysql+aiomysql://{rest}"
 
 
-async def _only_ours(engine: AsyncEngine) -> None:
-    """Orders of a real shop are not for a bench to be among."""
+async def only_ours(engine: AsyncEngine, *, here: bool) -> None:
+    """Orders of a real shop are not for a bench to be among. A shop's database without a sale looks like one of the
+    bench: its name must say that it is none, or the operator (`here`)."""
+    ours, others = await _sales(engine)
+    if others:
+        raise Failure("This database has sales that the bench did not make: give it one of its own.", code=2)
+    name = engine.url.database or ""
+    if not (here or ours or NAMED_FOR_IT.search(name)):
+        raise Failure(NOT_SAID.format(name=name), code=2)
+
+
+async def _sales(engine: AsyncEngine) -> tuple[int, int]:
+    """Those of the bench, and those of others."""
     async with engine.connect() as connection:
         there = await connection.execute(text("SHOW TABLES LIKE 'sales'"))
         if there.first() is None:
-            return
-        query = text("SELECT id FROM sales WHERE id NOT LIKE :ours LIMIT 1")
-        stranger = (await connection.execute(query, {"ours": f"{PREFIX}%"})).first()
-    if stranger is not None:
-        raise Failure("This database has sales that the bench did not make: give it one of its own.", code=2)
+            return 0, 0
+        query = text("SELECT COUNT(CASE WHEN id LIKE :ours THEN 1 END), COUNT(*) FROM sales")
+        ours, whole = (await connection.execute(query, {"ours": f"{PREFIX}%"})).one()
+        return ours, whole - ours
 
 
 # --- the parts of a run -----------------------------------------------------------------------------------------------

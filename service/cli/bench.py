@@ -46,11 +46,16 @@ def bench(  # noqa: PLR0913, PLR0917 - Typer's options are arguments
     ] = None,
     jars: Annotated[Path, typer.Option(metavar="FOLDER", help="RocketMQ's jars, for its Java client.")] = Path("jars"),
     into: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the run is kept.")] = Path("bench-run"),
+    here: Annotated[
+        bool,
+        typer.Option("--here", metavar="", help="These servers are for the bench, whatever the database is called."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure floors, comparators and Dropgate on the servers of the settings, and audit each measurement.
 
-    It makes sales named bench-…, in a database that has no others. Exit code 0 if everything was measured and every
+    It makes sales named bench-…, in a database that has no others; an empty one must have bench or test in its name.
+    Exit code 0 if everything was measured and every
     audit is clean.
     """
     _check_extras()
@@ -78,6 +83,7 @@ def bench(  # noqa: PLR0913, PLR0917 - Typer's options are arguments
         also_library=also_library,
         jars=jars,
         into=into,
+        here=here,
     )
     run, code = run_measured(request, as_json=as_json)
     if as_json:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from bench.command import NAMED_FOR_IT, only_ours
 from bench.stand import sale as sales
 from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PREFIX, BenchSale, end_sales
-from tests.servers.mariadb import MariaDB
+from service.cli.output import Failure
+from tests.servers.mariadb import DATABASE, MariaDB
 from tests.servers.redis7 import Redis
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +74,54 @@ async def test_a_sale_that_no_keeper_takes_out_of_redis_is_said(
         await connection.execute(text("UPDATE sales SET authority = 'redis'"))
     with pytest.raises(BenchFailed, match="is the keeper running"):
         await end_sales(engine, stand)
+
+
+# --- where a bench may begin ------------------------------------------------------------------------------------------
+
+
+async def test_an_empty_database_that_may_be_a_shops_is_refused_unless_the_operator_says_otherwise(
+    engine: AsyncEngine,
+) -> None:
+    with pytest.raises(Failure, match=r"(?s)has no sales.*dropgate_bench.*--here"):
+        await only_ours(engine, here=False)
+    await only_ours(engine, here=True)
+
+
+async def test_a_database_in_which_the_bench_has_been_needs_no_word_and_one_with_other_sales_has_none(
+    stand: Stand, engine: AsyncEngine
+) -> None:
+    rules = ("--sku", "vinyl", "--stock", "10", "--price", "1", "--on-sql")
+    await stand.command("sale", "create", f"{PREFIX}1", *rules)
+    await only_ours(engine, here=False)
+    await stand.command("sale", "create", "vinyl", *rules)
+    with pytest.raises(Failure, match="sales that the bench did not make"):
+        await only_ours(engine, here=True)
+
+
+def test_the_servers_of_make_servers_are_named_for_it() -> None:
+    assert NAMED_FOR_IT.search(DATABASE)
+
+
+@pytest.mark.parametrize("name", ["dropgate_bench", "shop_tests", "test", "Bench2"])
+async def test_a_database_that_is_named_for_it_needs_no_word_while_it_is_empty(mariadb: MariaDB, name: str) -> None:
+    mariadb.execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+    async with _to(mariadb, name) as engine:
+        await only_ours(engine, here=False)
+
+
+@pytest.mark.parametrize("name", ["contest", "latest", "workbench", "testimonials"])
+async def test_a_word_that_only_begins_or_ends_like_it_says_nothing(mariadb: MariaDB, name: str) -> None:
+    mariadb.execute(f"CREATE DATABASE IF NOT EXISTS {name}")
+    async with _to(mariadb, name) as engine:
+        with pytest.raises(Failure, match=name):
+            await only_ours(engine, here=False)
+
+
+@asynccontextmanager
+async def _to(mariadb: MariaDB, database: str) -> AsyncIterator[AsyncEngine]:
+    made = create_async_engine(mariadb.url_of(database).replace("mysql:", "mysql+aiomysql:"))
+    yield made
+    await made.dispose()
 
 
 async def _event(engine: AsyncEngine, sale: BenchSale) -> None:

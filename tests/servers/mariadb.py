@@ -16,7 +16,8 @@ from tests.servers.one_process import OneProcessServer
 from tests.servers.process import ServerFailed
 
 USER, PASSWORD = "dropgate", "dropgate"
-DATABASE = "dropgate"
+DATABASE = "dropgate_test"
+"""By its name a bench knows that it may begin there."""
 
 
 class MariaDB(OneProcessServer):
