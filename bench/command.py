@@ -39,8 +39,8 @@ NAMED_FOR_IT = re.compile(r"(?<![a-z])(bench|tests?)(?![a-z])", re.IGNORECASE)
 """A word of a database's name: `dropgate_bench`, and not `contest`."""
 NOT_SAID = (
     "The database {name!r} has no sales, and its name does not say that it is for a bench: a shop's looks so before "
-    "its first sale. Name one of the bench's own in DROPGATE_DATABASE_URL, such as dropgate_bench; or say --here if these "
-    "servers are for it."
+    "its first sale. Name one of the bench's own in DROPGATE_DATABASE_URL, such as dropgate_bench; or say --here if "
+    "these servers are for it."
 )
 
 
