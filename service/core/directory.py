@@ -36,14 +36,15 @@ class SaleDirectory:
     async def refresh(self) -> None:
         """One good read. Its age counts from its beginning: what it saw may be as old as that."""
         began_s = self._clock.monotonic_s()
-        sales = await self._store.sales()
+        sales = await self._store.view()
         if self._read_at_s is not None and self._read_at_s > began_s:
             return  # one that began later was quicker: what this one saw is older
-        self._sales = {sale.id: sale for sale in sales}
+        known, self._sales = self._sales, {sale.id: sale for sale in sales}
         self._read_at_s = began_s
         self._shut = {key: at_s for key, at_s in self._shut.items() if self._is_shut_by(key, at_s, began_s)}
         for sale in sales:
-            metrics.EPOCH.labels(sale.id).set(sale.epoch)
+            if sale.id not in known or known[sale.id].epoch != sale.epoch:
+                metrics.EPOCH.labels(sale.id).set(sale.epoch)
         self._count(sum(sale.status is not SaleStatus.SETTLED for sale in sales))
 
     async def look_again(self) -> None:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from sqlalchemy import select, text
+from sqlalchemy import delete, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql import migrate, tables, transactions
+from service.adapters.sql import migrate, rows, sale_view, tables, transactions
 from service.adapters.sql.database import Database
+from service.adapters.sql.rows import AnyRow
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
 from service.domain.order import Order, Owed, cancel
@@ -86,6 +88,45 @@ async def test_sales_come_with_the_settled_ones_last(stores: Stores) -> None:
     found = [sale.id for sale in await stores.sales.sales()]
     assert set(found[:2]) == {SALE, ids[1]}
     assert set(found[2:]) == {ids[0], ids[2]}
+
+
+async def test_a_view_shows_at_once_what_was_settled_elsewhere_and_reads_its_row_once(
+    rivals: tuple[Stores, Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = rivals
+    await elsewhere.sales.create(OTHER, rules(), NOW)
+    assert [sale.status for sale in await here.sales.view()] == [SaleStatus.DRAFT, SaleStatus.DRAFT]
+    await elsewhere.sales.set_status(OTHER, SaleStatus.DRAFT, SaleStatus.SETTLED, NOW + 10)
+    read: list[SaleId] = []
+
+    def sale_of_row(row: AnyRow) -> Sale:
+        read.append(row.id)
+        return rows.sale_of_row(row)
+
+    monkeypatch.setattr(sale_view, "sale_of_row", sale_of_row)
+    for _ in range(3):
+        found = [(sale.id, sale.status) for sale in await here.sales.view()]
+        assert found == [(SALE, SaleStatus.DRAFT), (OTHER, SaleStatus.SETTLED)]
+    assert read.count(OTHER) == 1
+
+
+async def test_a_view_finds_what_it_never_saw_alive_and_forgets_what_is_gone(
+    rivals: tuple[Stores, Stores], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, elsewhere = rivals
+    await here.sales.view()
+    await elsewhere.sales.create(OTHER, rules(), NOW)
+    await elsewhere.sales.set_status(OTHER, SaleStatus.DRAFT, SaleStatus.SETTLED, NOW + 10)
+    assert [sale.id for sale in await here.sales.view()] == [SALE]
+    monkeypatch.setattr(sale_view, "SETTLED_EVERY_S", 0.0)
+    assert [sale.id for sale in await here.sales.view()] == [SALE, OTHER]
+
+    async def gone(connection: AsyncConnection) -> None:
+        await connection.execute(delete(tables.stock_movements).where(tables.stock_movements.c.sale_id == OTHER))
+        await connection.execute(delete(tables.sales).where(tables.sales.c.id == OTHER))
+
+    await transactions.write(elsewhere.database, gone)
+    assert [sale.id for sale in await here.sales.view()] == [SALE]
 
 
 async def test_a_status_changes_only_from_what_was_seen(stores: Stores) -> None:

@@ -43,7 +43,7 @@ class Row:
         """Reads that begin from now on answer at once."""
         self._gate = None
 
-    async def sales(self) -> Sequence[Sale]:
+    async def view(self) -> Sequence[Sale]:
         self.reads += 1
         if self.reads_fail:
             raise StoreUnavailable("sql")

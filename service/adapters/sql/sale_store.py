@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import authority, migrate, snapshot, tables, transactions, unlinks
@@ -21,6 +21,7 @@ from service.adapters.sql.rows import (
 )
 from service.adapters.sql.sale_rows import lock_sale
 from service.adapters.sql.sale_transaction import SqlSaleTransaction
+from service.adapters.sql.sale_view import NEWEST, SaleView, is_unsettled
 from service.adapters.sql.statements import BY_KEY, insert_or_ignore
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
@@ -33,6 +34,7 @@ class SqlSaleStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._view = SaleView(database)
 
     async def create(self, sale_id: SaleId, rules: SaleRules, now_ms: int) -> Sale:
         first = StockMovement(
@@ -62,18 +64,20 @@ class SqlSaleStore:
         return sale_of_row(rows[0]) if rows else None
 
     async def sales(self) -> Sequence[Sale]:
-        """Two statements, each by the index over states: settled sales stay for ever, and this is read all the time."""
-        row = tables.sales.c
-        newest = select(tables.sales).order_by(row.status_at_ms.desc(), row.id.desc())
+        """Two statements, each by the index over states: settled sales stay for ever."""
+        newest = select(tables.sales).order_by(*NEWEST)
 
         async def work(connection: AsyncConnection) -> list[AnyRow]:
-            live = (await connection.execute(newest.where(_is_unsettled()).limit(SALES_READ_MAX))).all()
-            settled = newest.where(row.status == str(SaleStatus.SETTLED)).limit(SALES_READ_MAX - len(live))
+            live = (await connection.execute(newest.where(is_unsettled()).limit(SALES_READ_MAX))).all()
+            settled = newest.where(tables.sales.c.status == str(SaleStatus.SETTLED)).limit(SALES_READ_MAX - len(live))
             # one that is settled between the two is in both
             return list({it.id: it for it in [*live, *await connection.execute(settled)]}.values())
 
         found = [sale_of_row(it) for it in await transactions.read(self._database, work, lane=Lane.VIEW)]
         return sorted(found, key=lambda sale: sale.status is SaleStatus.SETTLED)
+
+    async def view(self) -> Sequence[Sale]:
+        return await self._view.sales()
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
         async def work(connection: AsyncConnection) -> bool:
@@ -236,13 +240,8 @@ async def _locked(connection: AsyncConnection, sale_id: SaleId) -> Sale:
 
 
 async def _unsettled(connection: AsyncConnection) -> int:
-    statement = select(func.count()).select_from(tables.sales).where(_is_unsettled())
+    statement = select(func.count()).select_from(tables.sales).where(is_unsettled())
     return int((await connection.execute(statement)).scalar() or 0)
-
-
-def _is_unsettled() -> ColumnElement[bool]:
-    """As a list, which has an index, where `!=` has none."""
-    return tables.sales.c.status.in_([str(status) for status in SaleStatus if status is not SaleStatus.SETTLED])
 
 
 async def _update(connection: AsyncConnection, sale_id: SaleId, values: Values) -> None:
