@@ -73,7 +73,7 @@ async def expiry(desk: Desk, stand: Stand) -> list[Figure | Fact]:
         due_ms = await _first_due_ms(desk, sale)
         await asyncio.sleep(max(0.0, due_ms / 1000 - time.time()))
         took_s = await _until_back(desk, sale, due_ms)
-    audit, wrong = await sale.audited(desk.engine, ())
+    audit, wrong = await sale.audited(desk.engine, told)
     figure = Figure(
         subject=stand.name,
         measure=Measure.EXPIRY,

@@ -15,6 +15,9 @@ class FactName(StrEnum):
     EXPIRED_AFTER = "10,000 unpaid orders due at once, all cancelled and back on sale"
     """In seconds after they were due. Where some never were: the deadline of the measurement, which is longer."""
 
+    SOAK_GREW = "memory that a process gained from the first half of a soak to the second"
+    """In megabytes, of the process that gained most: between the most that it had in each half."""
+
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
     """One number about one subject; repeats are facts of their own."""

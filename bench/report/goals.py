@@ -151,6 +151,8 @@ GOALS = (
     Goal("10,000 unpaid orders due at once", "all cancelled and back on sale in ≤ 10 s",
          Worst(FactName.EXPIRED_AFTER), AtMost(limit=10)),
     Goal("memory of a process of Dropgate", "≤ 150 MB", LargestProcess(), AtMost(limit=150)),
+    Goal("memory over a soak of 10 minutes", "flat: ≤ 10 MB more in its second half, each process of Dropgate",
+         Worst(FactName.SOAK_GREW), AtMost(limit=10)),
     Goal("memory of Redis a live reservation", "≤ 400 bytes", Worst(FactName.REDIS_BYTES), AtMost(limit=400)),
     Goal("1,000 units, 100,000 buyers over HTTP", "exactly 1,000 sold",
          Sold(stock=1_000, buyers=100_000), Exactly(number=1_000)),

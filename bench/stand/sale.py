@@ -33,24 +33,27 @@ UNENDED = (
     "SELECT (SELECT COUNT(*) FROM sales WHERE id LIKE :ours AND status = 'settled' AND authority <> 'sql')"
     " + (SELECT COUNT(*) FROM sale_epochs WHERE sale_id LIKE :ours AND unlink_at_ms <= :now_ms)"
 )
-PAID = "paid"
-DEAD = frozenset({"rejected", "cancelled"})
+AWAITING_PAYMENT, PAID, CANCELLED = "awaiting_payment", "paid", "cancelled"
+DEAD = frozenset({"rejected", CANCELLED})
 """Told "yours", and later that it is not: lost, however properly it was said."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchSale:
+    """`ends_unpaid`: by its audit, the time to pay of each order is over."""
+
     stand: Stand
     id: str
     stock: int
+    ends_unpaid: bool = False
 
     @classmethod
     async def opened(
         cls, engine: AsyncEngine, stand: Stand, stock: int, *, window_s: int | None = None, on_sql: bool = False
     ) -> BenchSale:
-        """The only one: those of earlier measurements are ended first."""
+        """The only one: those of earlier measurements are ended first. With `window_s` nobody pays in time."""
         await end_sales(engine, stand)
-        sale = cls(stand=stand, id=OURS + secrets.token_hex(4), stock=stock)
+        sale = cls(stand=stand, id=OURS + secrets.token_hex(4), stock=stock, ends_unpaid=window_s is not None)
         rules = ["--sku", "bench", "--stock", str(stock), "--price", str(PRICE)]
         rules += ["--payment-window", str(LONG_S if window_s is None else window_s)]
         rules += ["--on-sql"] if on_sql else []
@@ -69,22 +72,31 @@ class BenchSale:
         (ledger,) = report["sales"]
         statuses = await statuses_of(engine, self.id)
         names, payers = {buyer(number) for number in told}, {buyer(number) for number in paid}
-        return audit_of(self.stock, ledger, statuses, names, payers), "; ".join(ledger["problems"])
+        found = audit_of(self.stock, ledger, statuses, names, payers, ends_unpaid=self.ends_unpaid)
+        return found, "; ".join(ledger["problems"])
 
 
 def audit_of(
-    stock: int, ledger: Mapping[str, Any], statuses: Mapping[str, str], told: set[str], paid: Set[str] = frozenset()
+    stock: int,
+    ledger: Mapping[str, Any],
+    statuses: Mapping[str, str],
+    told: Set[str],
+    paid: Set[str] = frozenset(),
+    *,
+    ends_unpaid: bool = False,
 ) -> Audit:
     """`statuses`: of the sale's rows, by buyer. Lost is also a payment that was taken: its order must be paid, and by a
-    payment in the books."""
+    payment in the books. In doubt is also an order that should have ended unpaid, and waits for its payment still."""
     sql = ledger["sql"]
     live = sql["awaiting_payment"] + sql["paid"] + sql["refunded_kept"] + sql["under_review"]
     queued = sum(segment.get("queued", 0) for segment in ledger["segments"])
-    without_order = {who for who in told if statuses.get(who, "rejected") in DEAD}
+    dead = DEAD - {CANCELLED} if ends_unpaid else DEAD
+    without_order = {who for who in told if statuses.get(who, "rejected") in dead}
+    overdue = sum(statuses.get(who) == AWAITING_PAYMENT for who in told) if ends_unpaid else 0
     without_payment = {who for who in paid if statuses.get(who) != PAID}
     unbooked = len(paid) - sql["payments_applied"] if paid else 0
     # What the product's own audit finds is in doubt at least once, whatever the sums say.
-    in_doubt = max(queued, 1 if ledger["problems"] or not ledger["quiet"] else 0)
+    in_doubt = max(queued, overdue, 1 if ledger["problems"] or not ledger["quiet"] else 0)
     return Audit(
         stock=stock,
         told=len(told),
@@ -102,7 +114,7 @@ async def end_sales(engine: AsyncEngine, stand: Stand) -> None:
         await stand.command("sale", "close", id_)
         await stand.command("sale", "settle", id_)
     deadline_s = time.monotonic() + ENDED_S
-    while left := await _number(engine, UNENDED, now_ms=time.time_ns() // 1_000_000, ours=f"{OURS}%"):
+    while left := await number(engine, UNENDED, now_ms=time.time_ns() // 1_000_000, ours=f"{OURS}%"):
         if time.monotonic() > deadline_s:
             raise BenchFailed(f"{left} settled sales are still in Redis after {ENDED_S:.0f} s: is the keeper running?")
         await asyncio.sleep(LOOK_S)
@@ -116,15 +128,16 @@ async def _open_sales(engine: AsyncEngine) -> list[str]:
 
 
 async def _forget_events(engine: AsyncEngine) -> None:
-    """Most measurements have no relay: the next one that has would be busy with what they left for minutes."""
+    """Most measurements have no relay: the next one that has would be busy for minutes with what they left, and what
+    earlier runs did."""
     statement = text("UPDATE outbox SET sent = 1 WHERE sent = 0 AND sale_id LIKE :ours ORDER BY seq LIMIT :count")
     marked = EVENTS_A_TIME
     while marked == EVENTS_A_TIME:
         async with engine.begin() as connection:
-            marked = (await connection.execute(statement, {"ours": f"{OURS}%", "count": EVENTS_A_TIME})).rowcount
+            marked = (await connection.execute(statement, {"ours": f"{PREFIX}%", "count": EVENTS_A_TIME})).rowcount
 
 
-async def _number(engine: AsyncEngine, query: str, **values: object) -> int:
+async def number(engine: AsyncEngine, query: str, **values: object) -> int:
     async with engine.connect() as connection:
         return int((await connection.execute(text(query), values)).scalar_one())
 
@@ -138,7 +151,7 @@ async def statuses_of(engine: AsyncEngine, sale_id: str) -> dict[str, str]:
 
 
 async def orders_of(engine: AsyncEngine, sale_id: str) -> int:
-    return await _number(engine, "SELECT COUNT(*) FROM orders WHERE sale_id = :id", id=sale_id)
+    return await number(engine, "SELECT COUNT(*) FROM orders WHERE sale_id = :id", id=sale_id)
 
 
 def _text(value: object) -> str:

@@ -176,6 +176,7 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
     "order drain, rocketmq4": (lambda it: run(rows(90_000), drained(Subject.DROPGATE_4, it)), 8_000, 7_999.9),
     "10,000 unpaid orders": (lambda it: run(facts=(fact(FactName.EXPIRED_AFTER, it),)), 10, 10.01),
     "memory of a process": (lambda it: run(used(it)), 150, 150.1),
+    "memory over a soak": (lambda it: run(facts=(fact(FactName.SOAK_GREW, it),)), 10, 10.1),
     "memory of Redis": (lambda it: run(facts=(fact(FactName.REDIS_BYTES, it),)), 400, 401),
     "1,000 units": (lambda it: run(rush(it)), 1_000, 999),
     "a tenth of the requests hostile": (

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from bench.figures import Usage
 from bench.load import hostile
 from bench.load.crowd import Crowd
 from bench.load.hostile import LARGE
 from bench.load.requests import bytes_for
 from bench.load.spec import LoadResult, LoadSpec, Pay
-from bench.measures.stories import hostile_note
+from bench.measures.stories import grown_mb, hostile_note, killed_note
 from bench.stand.child import BenchFailed
 from bench.stand.sale import audit_of
 from tests.fixtures.stage_tools import until
@@ -262,6 +263,32 @@ def test_a_payment_that_was_taken_and_has_no_paid_order_is_lost_once_however_it_
     assert audit_of(3, paid(applied=1), rows, everyone, {"a", "b"}).lost == 1
     assert audit_of(3, paid(applied=2), {**rows, "b": "cancelled"}, everyone, {"a", "b"}).lost == 1
     assert audit_of(3, paid(applied=3), {"a": "paid", "b": "paid"}, {"a", "b"}, everyone).lost == 1
+
+
+def test_where_nobody_pays_in_time_cancelled_is_no_loss_and_what_still_waits_is_in_doubt() -> None:
+    rows = {"a": "cancelled", "b": "cancelled"}
+    assert audit_of(3, LEDGER, rows, {"a", "b"}).lost == 2
+    assert audit_of(3, LEDGER, rows, {"a", "b"}, ends_unpaid=True).clean
+    assert audit_of(3, LEDGER, {**rows, "b": "awaiting_payment"}, {"a", "b"}, ends_unpaid=True).in_doubt == 1
+    assert audit_of(3, LEDGER, {"a": "cancelled", "c": "rejected"}, {"a", "b", "c"}, ends_unpaid=True).lost == 2
+
+
+def test_a_part_that_is_killed_before_its_work_or_after_it_says_nothing() -> None:
+    assert killed_note("order", 10, 20) == "order killed, with 10 of 20 done"
+    for done in (0, 20, 21):
+        with pytest.raises(BenchFailed, match=rf"had done {done} of 20 when it was killed"):
+            killed_note("order", done, 20)
+
+
+def test_a_soak_says_what_each_process_gained_and_one_that_is_new_gained_all_that_it_has() -> None:
+    def usages(**mb: float) -> tuple[Usage, ...]:
+        return tuple(Usage(process=name, cores=0.1, resident_mb=it) for name, it in mb.items())
+
+    assert grown_mb(usages(api=100, order=90), usages(api=104, order=88, child=30)) == {
+        "api": 4,
+        "order": -2,
+        "child": 30,
+    }
 
 
 async def test_whoever_pays_is_told_so_and_remembered() -> None:
