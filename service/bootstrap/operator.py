@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
-from service.adapters.sql import migrate as sql_migrate
+from service.adapters.sql import schema
 from service.adapters.sql.sale_store import SqlSaleStore
 from service.adapters.system_clock import SystemClock
 from service.bootstrap.adapters import open_adapters, open_database, open_transport
@@ -48,6 +48,8 @@ async def operator(settings: Settings) -> AsyncIterator[OperatorServices]:
 
 async def migrate(settings: Settings) -> str:
     """The revision reached."""
+    from service.adapters.sql import migrate as sql_migrate
+
     database = open_database(settings)
     try:
         return await sql_migrate.upgrade(database)
@@ -58,7 +60,7 @@ async def migrate(settings: Settings) -> str:
 async def schema_problem(settings: Settings) -> str | None:
     database = open_database(settings)
     try:
-        return await sql_migrate.schema_problem(database)
+        return await schema.schema_problem(database)
     finally:
         await database.close()
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import delete, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql import migrate, rows, sale_view, tables, transactions
+from service.adapters.sql import rows, sale_view, schema, tables, transactions
 from service.adapters.sql.database import Database
 from service.adapters.sql.rows import AnyRow
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
@@ -490,7 +490,7 @@ async def test_a_database_that_lacks_a_migration_says_so_with_the_remedy(stores:
     try:
         problem = await stores.sales.schema_problem()
     finally:
-        await _set_revision(stores.database, migrate.head())
+        await _set_revision(stores.database, schema.head())
     assert problem is not None
     assert "dropgate migrate" in problem
 
@@ -500,7 +500,7 @@ async def test_a_database_of_a_newer_release_is_right_for_this_one(stores: Store
     try:
         assert await stores.sales.schema_problem() is None
     finally:
-        await _set_revision(stores.database, migrate.head())
+        await _set_revision(stores.database, schema.head())
 
 
 async def test_a_file_without_tables_says_what_to_run(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from service.adapters.sql import migrate, tables
+from service.adapters.sql import migrate, schema, tables
 from service.adapters.sql.database import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,13 @@ def test_the_rendered_mysql_schema_has_the_tables_of_the_code() -> None:
     assert all("alembic_version" in other for other in rendered - wanted if other)
 
 
+def test_the_head_is_alembics_and_who_asks_for_it_needs_no_alembic() -> None:
+    migrations = ScriptDirectory(str(ROOT / "sql" / "migrations"))
+    assert schema.head() == migrations.get_current_head()
+    asks = "import sys, service.bootstrap, service.cli.serve; sys.exit('alembic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", asks], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
 async def test_processes_that_migrate_at_once_do_it_once(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'orders.db'}"
     processes = [
@@ -67,7 +75,7 @@ async def test_processes_that_migrate_at_once_do_it_once(tmp_path: Path) -> None
         for _ in range(3)
     ]
     outputs = [(await process.communicate())[0].decode().strip() for process in processes]
-    assert outputs == [migrate.head()] * 3
+    assert outputs == [schema.head()] * 3
 
 
 async def test_a_commit_is_on_disk_and_readers_do_not_wait(migrated_sqlite: Path, tmp_path: Path) -> None:

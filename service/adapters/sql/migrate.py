@@ -1,4 +1,4 @@
-"""The schema: bring a database up to this release, say whether it is, render it for DBAs.
+"""The schema: bring a database up to this release, render it for DBAs. Whether it is up to it says `schema`.
 
 Migrations only add; a column that nobody needs any more goes one release later. So a database that a newer release has
 migrated already is right for this one too, and both can run while one replaces the other.
@@ -9,18 +9,16 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql import transactions
 from service.adapters.sql.database import Database, is_mysql
+from service.adapters.sql.schema import head, revision_of
 from service.domain.errors import StoreUnavailable
 from service.resources import sql_folder
 
@@ -29,8 +27,6 @@ LOCK_WAIT_S = 60
 UPGRADE_TIMEOUT_S = 3600.0
 """An ALTER of a large table takes its time; a migration that hangs still ends."""
 
-REMEDY = "run `dropgate migrate`"
-
 
 async def upgrade(database: Database) -> str:
     """Bring the schema to this release's head, and return its revision. One process at a time does it."""
@@ -38,37 +34,9 @@ async def upgrade(database: Database) -> str:
     async def work(connection: AsyncConnection) -> str:
         async with _alone(connection):
             await connection.run_sync(_upgrade)
-            return str(await connection.run_sync(_revision))
+            return str(await revision_of(connection))
 
     return await transactions.write(database, work, timeout_s=UPGRADE_TIMEOUT_S)
-
-
-async def revision(database: Database) -> str | None:
-    """The schema's revision; None: no migration has run."""
-
-    async def work(connection: AsyncConnection) -> str | None:
-        return await connection.run_sync(_revision)
-
-    return await transactions.read(database, work)
-
-
-async def schema_problem(database: Database) -> str | None:
-    """Why this database is not as this release needs it, with the remedy; None: it is."""
-    found = await revision(database)
-    wanted = head()
-    if found is None:
-        return f"The database has no Dropgate tables: {REMEDY}."
-    if int(found) < int(wanted):
-        return f"The database is at schema {found}, this release needs {wanted}: {REMEDY}."
-    return None
-
-
-@cache
-def head() -> str:
-    """The revision that this release needs. Revisions are numbers that grow.
-
-    Looked up once: it reads every migration, and readiness asks every few seconds."""
-    return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
 def render(dialect: str) -> str:
@@ -98,10 +66,6 @@ def _config(**attributes: object) -> Config:
 
 def _upgrade(connection: Connection) -> None:
     command.upgrade(_config(connection=connection), "head")
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from service.adapters.sql import authority, migrate, snapshot, tables, transactions, unlinks
+from service.adapters.sql import authority, schema, snapshot, tables, transactions, unlinks
 from service.adapters.sql.database import Database, Lane
 from service.adapters.sql.rows import (
     AnyRow,
@@ -229,7 +229,7 @@ class SqlSaleStore:
         return await transactions.write(self._database, work)
 
     async def schema_problem(self) -> str | None:
-        return await migrate.schema_problem(self._database)
+        return await schema.schema_problem(self._database)
 
 
 async def _locked(connection: AsyncConnection, sale_id: SaleId) -> Sale:
