@@ -64,6 +64,24 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     resident_mb: float
 
 
+class Variant(StrEnum):
+    """In which of several ways a measure was taken: figures of two ways are no repeats of each other."""
+
+    ONLY = ""
+    """There is one."""
+    HALF_THE_PEAK = "half the peak rate"
+    TENTH_OF_THE_PEAK = "a tenth of the peak rate"
+    TENTH_AMONG_ALL = "an order consumer beside it, a tenth of the peak rate"
+    GOOD_ALONE = "good clients alone"
+    """What they get while nobody is hostile."""
+    FIRST_HALF = "first half"
+    SECOND_HALF = "second half"
+    ORDER_KILLED = "order killed"
+    TIMEOUT_KILLED = "timeout killed"
+    EVENTS_KILLED = "events killed"
+    API_KILLED = "api killed"
+
+
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One measurement of one subject. `answers` counts by code what was heard."""
 
@@ -73,6 +91,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit
     count: int
     seconds: float
+    variant: Variant = Variant.ONLY
     latency: Latency | None = None
     audit: Audit | None = None
     usage: tuple[Usage, ...] = ()

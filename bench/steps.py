@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from bench.figures import Figure, Measure
+from bench.figures import Figure, Measure, Variant
 from bench.measures import afterwards, floors, others, selling, stories
 from bench.measures.desk import Desk
 from bench.measures.selling import Api
@@ -15,7 +15,7 @@ from bench.plan import Found, Group, Options, Step
 from bench.report.facts import Fact
 from bench.stand.dropgate import Stand
 from bench.strategies.registry import STRATEGIES
-from bench.subjects import Pace, Subject
+from bench.subjects import Subject
 
 JAVA_THREADS = 64
 INSERT_CONNECTIONS = 4
@@ -119,9 +119,9 @@ async def _paced(desk: Desk, api: Api) -> Found:
     """The peak first: the shares are of what this machine does now."""
     peak = await _peak(desk, api)
     return [
-        await selling.at_rate(desk, api, Pace.HALF, peak.rate_per_s / 2),
-        await selling.at_rate(desk, api, Pace.TENTH, peak.rate_per_s / 10),
-        await selling.at_rate(desk, api, Pace.TENTH_AMONG_ALL, peak.rate_per_s / 10, among_all=True),
+        await selling.at_rate(desk, api, Variant.HALF_THE_PEAK, peak.rate_per_s / 2),
+        await selling.at_rate(desk, api, Variant.TENTH_OF_THE_PEAK, peak.rate_per_s / 10),
+        await selling.at_rate(desk, api, Variant.TENTH_AMONG_ALL, peak.rate_per_s / 10, among_all=True),
     ]
 
 

@@ -27,21 +27,6 @@ class Subject(StrEnum):
     ENGINE_SQL = "Dropgate without HTTP, sql"
 
 
-class Pace(StrEnum):
-    """At which rate requests come by a clock."""
-
-    HALF = "half the peak rate"
-    TENTH = "a tenth of the peak rate"
-    TENTH_AMONG_ALL = "an order consumer beside it, a tenth of the peak rate"
-
-
-GOOD_ALONE = "good clients alone"
-"""Of `Measure.HOSTILE`: what the good clients get while no hostile one is there."""
-_SOAKED = ("first half", "second half")
-_KILLED = ("order killed", "timeout killed", "events killed", "api killed")
-VARIANTS = (*Pace, GOOD_ALONE, *_SOAKED, *_KILLED)
-"""What a part of a figure's note begins with, where its measure is taken in several ways: no repeats of each other."""
-
 DROPGATE = (Subject.DROPGATE_5, Subject.DROPGATE_4)
 """Over HTTP, on each transport."""
 ENGINE = (Subject.ENGINE_5, Subject.ENGINE_4)
@@ -63,12 +48,6 @@ _FLOORS: dict[str, Subject] = {
     Subject.ONE_HALF_5: Subject.JAVA_HALF,
     Subject.ONE_HALF_4: Subject.JAVA_HALF,
 }
-
-
-def variant_of(note: str) -> str:
-    """One of VARIANTS; "" where the measure is taken in one way only."""
-    parts = note.split("; ")
-    return next((variant for variant in VARIANTS if any(part.startswith(variant) for part in parts)), "")
 
 
 def floor_of(subject: str, measure: Measure) -> Subject | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bench.engine.clients import EngineResult, EngineSpec
-from bench.figures import Figure, Measure, Usage
+from bench.figures import Figure, Measure, Usage, Variant
 from bench.load.spec import LoadResult
 from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
 from bench.measures.memory import redis_bytes
@@ -20,7 +20,6 @@ from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, orders_of
 from bench.stand.usage import Watch, watching
-from bench.subjects import Pace
 
 ENOUGH = 10_000_000
 """Units that no crowd of the bench sells out."""
@@ -81,7 +80,7 @@ async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
 
 
 async def at_rate(
-    desk: Desk, api: Api, pace: Pace, per_s: float, *, clients: int = 256, among_all: bool = False
+    desk: Desk, api: Api, variant: Variant, per_s: float, *, clients: int = 256, among_all: bool = False
 ) -> Figure:
     """By a clock, with what the peak was measured with; or `among_all`, with an order consumer on the same cores."""
     sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH, on_sql=api.on_sql)
@@ -96,7 +95,7 @@ async def at_rate(
             result = await desk.crowd(spec)
         if not among_all:
             await stack.enter_async_context(api.stand.part("order"))
-        return await figure_of(desk, api, sale, Measure.ACCEPT_AT_RATE, clients, result, watch, pace.value)
+        return await figure_of(desk, api, sale, Measure.ACCEPT_AT_RATE, clients, result, watch, variant=variant)
 
 
 async def figure_of(  # noqa: PLR0913, PLR0917 - what a figure has
@@ -108,6 +107,7 @@ async def figure_of(  # noqa: PLR0913, PLR0917 - what a figure has
     result: LoadResult,
     watch: Watch,
     *notes: str,
+    variant: Variant = Variant.ONLY,
     wanted: frozenset[str] = GOOD,
 ) -> Figure:
     """Of a crowd, by what was accepted; with the audit of its sale."""
@@ -115,6 +115,7 @@ async def figure_of(  # noqa: PLR0913, PLR0917 - what a figure has
     return Figure(
         subject=api.subject,
         measure=measure,
+        variant=variant,
         clients=clients,
         unit="reservations",
         count=accepted(result),

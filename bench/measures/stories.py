@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bench.figures import Figure, Measure, Usage
+from bench.figures import Figure, Measure, Usage, Variant
 from bench.load.hostile import LEFT_OUT, UNCONNECTED
 from bench.load.spec import LoadResult, LoadSpec
 from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
@@ -21,7 +21,6 @@ from bench.stand.child import BenchFailed, Child
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, number
 from bench.stand.usage import watching
-from bench.subjects import GOOD_ALONE
 
 RUSH_UNITS, RUSH_BUYERS, RUSH_CLIENTS = 1_000, 100_000, 256
 BEHIND = ("order", "timeout", "events")
@@ -84,9 +83,10 @@ async def _crowded(desk: Desk, api: Api, clients: int, hostile_per_s: float) -> 
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
     async with watching(api.processes) as watch:
         result = await desk.crowd(msgspec.structs.replace(spec, hostile_per_s=hostile_per_s))
-    note = hostile_note(result, hostile_per_s) if hostile_per_s else GOOD_ALONE
+    note = hostile_note(result, hostile_per_s) if hostile_per_s else ""
+    variant = Variant.ONLY if hostile_per_s else Variant.GOOD_ALONE
     async with api.stand.part("order"):
-        return await figure_of(desk, api, sale, Measure.HOSTILE, clients, result, watch, note)
+        return await figure_of(desk, api, sale, Measure.HOSTILE, clients, result, watch, note, variant=variant)
 
 
 def hostile_note(result: LoadResult, per_s: float) -> str:
@@ -126,6 +126,7 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
         Figure(
             subject=api.subject,
             measure=Measure.SOAK,
+            variant=half,
             clients=clients,
             unit="reservations",
             count=accepted(result),
@@ -134,9 +135,9 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
             audit=audit,
             usage=usage_of(watch, result),
             answers=result.answers,
-            note=note_of(result, half, said, wrong),
+            note=note_of(result, said, wrong),
         )
-        for half, (result, watch) in zip(("first half", "second half"), figures, strict=True)
+        for half, (result, watch) in zip((Variant.FIRST_HALF, Variant.SECOND_HALF), figures, strict=True)
     ]
     if seconds >= SOAK_S:
         found.append(Fact(name=FactName.SOAK_GREW, subject=api.subject, value=max(grown.values()), unit="MB"))
@@ -154,17 +155,22 @@ class Work:
     """`done` counts what a part has done for a sale (`:id`) whose events are those after `:since`, one for each
     reservation in the end. `window_s`: of that sale."""
 
+    killed: Variant
     done: str
     window_s: int | None = None
 
 
 WORK: Mapping[str, Work] = {
-    "order": Work(done="SELECT COUNT(*) FROM orders WHERE sale_id = :id"),
+    "order": Work(killed=Variant.ORDER_KILLED, done="SELECT COUNT(*) FROM orders WHERE sale_id = :id"),
     "timeout": Work(
+        killed=Variant.TIMEOUT_KILLED,
         done="SELECT COUNT(*) FROM orders WHERE sale_id = :id AND status = 'cancelled'",
         window_s=KILL_WINDOW_S,
     ),
-    "events": Work(done="SELECT COUNT(*) FROM outbox WHERE sent = 1 AND seq > :since AND sale_id = :id"),
+    "events": Work(
+        killed=Variant.EVENTS_KILLED,
+        done="SELECT COUNT(*) FROM outbox WHERE sent = 1 AND seq > :since AND sale_id = :id",
+    ),
 }
 
 
@@ -189,7 +195,9 @@ async def killed(desk: Desk, api: Api, clients: int, part: str) -> list[Figure]:
         result = loading.result()
         in_the_end = await _reached(desk, sale, part, since, len(result.told))
         note = killed_note(part, at_kill, len(result.told))
-        figure = await figure_of(desk, api, sale, Measure.KILLED, clients, result, watch, note)
+        figure = await figure_of(
+            desk, api, sale, Measure.KILLED, clients, result, watch, note, variant=WORK[part].killed
+        )
         return [_in_doubt(figure, len(result.told) - in_the_end)]
 
 
@@ -213,7 +221,7 @@ def killed_note(part: str, at_kill: int, whole: int) -> str:
     """BenchFailed: it had not begun, or had done all, so that its death was none."""
     if not 0 < at_kill < whole:
         raise BenchFailed(f"{part} had done {at_kill:,} of {whole:,} when it was killed: that says nothing")
-    return f"{part} killed, with {at_kill:,} of {whole:,} done"
+    return f"{at_kill:,} of {whole:,} done by then"
 
 
 def _in_doubt(figure: Figure, more: int) -> Figure:
@@ -242,6 +250,8 @@ async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
         async with watching(api.processes) as watch:
             second = await desk.crowd(again)
         both = msgspec.structs.replace(second, told=sorted({*first.told, *second.told}))
-        note = f"api killed, {len(first.unheard)} waited for an answer"
-        figure = await figure_of(desk, api, sale, Measure.KILLED, clients, both, watch, note)
+        note = f"{len(first.unheard)} waited for an answer"
+        figure = await figure_of(
+            desk, api, sale, Measure.KILLED, clients, both, watch, note, variant=Variant.API_KILLED
+        )
         return [_in_doubt(figure, len(set(first.unheard) - set(second.told)))]

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from bench.figures import Audit, Figure, Latency, Measure, Unit, median_rate
-from bench.subjects import variant_of
+from bench.figures import Audit, Figure, Latency, Measure, Unit, Variant, median_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,7 @@ class Key(NamedTuple):
     measure: Measure
     clients: int
     unit: Unit
-    variant: str
+    variant: Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +68,7 @@ class Group:
 
 
 def key_of(figure: Figure) -> Key:
-    return Key(figure.subject, figure.measure, figure.clients, figure.unit, variant_of(figure.note))
+    return Key(figure.subject, figure.measure, figure.clients, figure.unit, figure.variant)
 
 
 def groups_of(figures: Iterable[Figure]) -> tuple[Group, ...]:

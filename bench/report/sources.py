@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
-from bench.figures import Figure, Measure, Unit
+from bench.figures import Figure, Measure, Unit, Variant
 from bench.report.facts import Fact, FactName
 from bench.report.groups import Group, groups_of
 from bench.report.run import Run
 from bench.report.words import clients
-from bench.subjects import GOOD_ALONE, OWN_PROCESS, Pace, Subject, may_fail
+from bench.subjects import OWN_PROCESS, Subject, may_fail
 
 NAMED_MAX = 3
 """So many subjects are named in one number: more would not fit beside it."""
@@ -35,7 +35,7 @@ class Evidence:
         self.facts: Sequence[Fact] = run.facts
         self._groups = groups_of(run.figures)
 
-    def groups(self, measure: Measure, subject: str, at: int | None, variant: str | None = None) -> list[Group]:
+    def groups(self, measure: Measure, subject: str, at: int | None, variant: Variant | None = None) -> list[Group]:
         """`at`: with so many clients. None: any number of clients, any variant."""
         return [
             group
@@ -94,11 +94,11 @@ class Delay:
     measure: Measure
     share: float
     clients: int | None = None
-    pace: Pace | None = None
+    variant: Variant | None = None
 
     def read(self, evidence: Evidence) -> Found | None:
         """The slowest, where several groups fit."""
-        groups = evidence.groups(self.measure, self.subject, self.clients, self.pace)
+        groups = evidence.groups(self.measure, self.subject, self.clients, self.variant)
         spreads = [group.latency_ms(lambda it: it.p50_ms if self.share == 0.5 else it.p99_ms) for group in groups]
         delays = [spread.median for spread in spreads if spread is not None]
         return Found(value=max(delays), unit="ms", of=self.subject) if delays else None
@@ -161,8 +161,8 @@ class Kept:
 
     def _shares(self, evidence: Evidence) -> Iterator[Found]:
         for subject in self.subjects:
-            for hostile in evidence.groups(Measure.HOSTILE, subject, None, ""):
-                for alone in evidence.groups(Measure.HOSTILE, subject, hostile.key.clients, GOOD_ALONE):
+            for hostile in evidence.groups(Measure.HOSTILE, subject, None, Variant.ONLY):
+                for alone in evidence.groups(Measure.HOSTILE, subject, hostile.key.clients, Variant.GOOD_ALONE):
                     if alone.rate_per_s > 0 and alone.key.unit == hostile.key.unit:
                         share = hostile.rate_per_s / alone.rate_per_s
                         yield Found(value=share, unit="× their rate", of=f"{subject}, {clients(alone.key.clients)}")

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bench.figures import Audit, Figure, Latency, Measure, Usage
+from bench.figures import Audit, Figure, Latency, Measure, Usage, Variant
 from bench.report import folder
 from bench.report.__main__ import app
 from bench.report.compare import Change, compare
@@ -24,7 +24,7 @@ from bench.report.groups import groups_of
 from bench.report.pictures import BAD, NoPictures, pictures
 from bench.report.run import Run, Unreadable, decode, encode
 from bench.report.table import TITLES, plain, show, tables
-from bench.subjects import GOOD_ALONE, Pace, Subject
+from bench.subjects import Subject
 
 CLEAN = Audit(stock=1_000, told=1_000, sold=1_000, oversold=0, lost=0, in_doubt=0)
 
@@ -78,16 +78,16 @@ def fact(name: FactName, value: float) -> Fact:
     return Fact(name=name, subject=Subject.DROPGATE_5, value=value, unit="?")
 
 
-def paced(subject: str, pace: Pace, p99_ms: float) -> Figure:
-    return figure(subject, Measure.ACCEPT_AT_RATE, note=f"{pace}; and more", latency=latency(1, p99_ms))
+def paced(subject: str, variant: Variant, p99_ms: float) -> Figure:
+    return figure(subject, Measure.ACCEPT_AT_RATE, variant=variant, latency=latency(1, p99_ms))
 
 
 def drained(subject: str, rate: float) -> Figure:
     return figure(subject, Measure.DRAIN, rate)
 
 
-def hostile(subject: str, rate: float, note: str = "hostile: 12 half requests") -> Figure:
-    return figure(subject, Measure.HOSTILE, rate, clients=63, unit="reservations", note=note)
+def hostile(subject: str, rate: float, variant: Variant = Variant.ONLY) -> Figure:
+    return figure(subject, Measure.HOSTILE, rate, clients=63, unit="reservations", variant=variant)
 
 
 def lost(count: int) -> Audit:
@@ -153,22 +153,28 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
         2.71,
     ),
     "HTTP accept p99 at half the peak rate, rocketmq5": (
-        lambda it: run(paced(Subject.DROPGATE_5, Pace.HALF, it), paced(Subject.DROPGATE_5, Pace.TENTH, 999)),
+        lambda it: run(
+            paced(Subject.DROPGATE_5, Variant.HALF_THE_PEAK, it),
+            paced(Subject.DROPGATE_5, Variant.TENTH_OF_THE_PEAK, 999),
+        ),
         40,
         40.1,
     ),
     "HTTP accept p99 at half the peak rate, rocketmq4": (
-        lambda it: run(paced(Subject.DROPGATE_4, Pace.HALF, it)),
+        lambda it: run(paced(Subject.DROPGATE_4, Variant.HALF_THE_PEAK, it)),
         40,
         40.1,
     ),
     "HTTP accept p99 at a tenth of the peak rate, rocketmq5": (
-        lambda it: run(paced(Subject.DROPGATE_5, Pace.TENTH, it), paced(Subject.DROPGATE_5, Pace.HALF, 999)),
+        lambda it: run(
+            paced(Subject.DROPGATE_5, Variant.TENTH_OF_THE_PEAK, it),
+            paced(Subject.DROPGATE_5, Variant.HALF_THE_PEAK, 999),
+        ),
         10,
         10.1,
     ),
     "HTTP accept p99 at a tenth of the peak rate, rocketmq4": (
-        lambda it: run(paced(Subject.DROPGATE_4, Pace.TENTH, it)),
+        lambda it: run(paced(Subject.DROPGATE_4, Variant.TENTH_OF_THE_PEAK, it)),
         10,
         10.1,
     ),
@@ -180,7 +186,7 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
     "memory of Redis": (lambda it: run(facts=(fact(FactName.REDIS_BYTES, it),)), 400, 401),
     "1,000 units": (lambda it: run(rush(it)), 1_000, 999),
     "a tenth of the requests hostile": (
-        lambda it: run(hostile(Subject.DROPGATE_5, 3_000, "busy; good clients alone"), hostile(Subject.DROPGATE_5, it)),
+        lambda it: run(hostile(Subject.DROPGATE_5, 3_000, Variant.GOOD_ALONE), hostile(Subject.DROPGATE_5, it)),
         2_400,
         2_399.9,
     ),
@@ -267,12 +273,12 @@ def test_clients_units_and_variants_are_never_taken_together():
         accept("a", 1, 16),
         accept("a", 1, 64),
         accept("a", 1, 64, unit="orders"),
-        paced("a", Pace.HALF, 1),
-        paced("a", Pace.TENTH, 1),
+        paced("a", Variant.HALF_THE_PEAK, 1),
+        paced("a", Variant.TENTH_OF_THE_PEAK, 1),
         hostile("a", 1),
-        hostile("a", 1, GOOD_ALONE),
-        *(figure("a", Measure.SOAK, note=f"{half}; dropgate api +0.1 MB") for half in ("first half", "second half")),
-        *(figure("a", Measure.KILLED, note=note) for note in ("order killed", "api killed, 3 waited for an answer")),
+        hostile("a", 1, Variant.GOOD_ALONE),
+        *(figure("a", Measure.SOAK, variant=half) for half in (Variant.FIRST_HALF, Variant.SECOND_HALF)),
+        *(figure("a", Measure.KILLED, variant=it) for it in (Variant.ORDER_KILLED, Variant.API_KILLED)),
     ]
     assert len(groups_of(figures)) == len(figures)
 

@@ -274,7 +274,7 @@ def test_where_nobody_pays_in_time_cancelled_is_no_loss_and_what_still_waits_is_
 
 
 def test_a_part_that_is_killed_before_its_work_or_after_it_says_nothing() -> None:
-    assert killed_note("order", 10, 20) == "order killed, with 10 of 20 done"
+    assert killed_note("order", 10, 20) == "10 of 20 done by then"
     for done in (0, 20, 21):
         with pytest.raises(BenchFailed, match=rf"had done {done} of 20 when it was killed"):
             killed_note("order", done, 20)
