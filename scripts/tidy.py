@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_FUNCTION, MAX_P90, MAX_FILE = 70, 25, 400
-MEASURED = ("service/", "consumers/")
+MEASURED = ("service/", "consumers/", "bench/")
 TEXT_HEAD = 8192
 
 # Built from parts, so that this file does not contain what it looks for.

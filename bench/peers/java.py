@@ -21,7 +21,7 @@ import msgspec
 
 from bench.figures import Figure, Latency, Measure
 from bench.subjects import Subject
-from service.adapters.redis import die_with_parent
+from service import die_with_parent
 
 SUBJECT = Subject.JAVA_HALF
 PROGRAM = Path(__file__).with_name("HalfMessages.java")

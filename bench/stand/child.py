@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.adapters.redis import die_with_parent
+from service import die_with_parent
 
 START_S = 60.0
 STOP_S = 20.0

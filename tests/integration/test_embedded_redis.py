@@ -131,7 +131,7 @@ async def test_it_dies_with_a_parent_that_is_killed(folder: Path) -> None:
 @pytest.mark.faults
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
 def test_a_parent_that_died_first_is_noticed() -> None:
-    wrapper = Path("service/adapters/redis/die_with_parent.py").resolve()
+    wrapper = Path("service/die_with_parent.py").resolve()
     nobody = str(os.getpid() + 1)
     run = subprocess.run(
         [sys.executable, "-I", wrapper, nobody, "/bin/true"], check=False, capture_output=True, text=True

