@@ -184,8 +184,10 @@ def _is_tried_again(error: BaseException) -> bool:
 
 
 async def _work(group: str, consumer: Consumer, process: Process, deliveries: Sequence[Delivery]) -> None:
+    began_s = time.monotonic()
     settled = await process(deliveries)
     await asyncio.gather(*[_settle(group, consumer, delivery, outcome) for delivery, outcome in settled])
+    metrics.CONSUME_SECONDS.labels(group).observe(time.monotonic() - began_s)
 
 
 async def _unless_stopped(work: Awaitable[T], stop: asyncio.Event) -> T | None:

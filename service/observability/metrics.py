@@ -64,6 +64,13 @@ LOOP_SECONDS = Histogram(
     ["loop"],
     buckets=_SECONDS,
 )
+CONSUME_SECONDS = Histogram(
+    "dropgate_consume_seconds",
+    "From a consumer's receive of some messages to their acknowledgements, the transaction between them; of none that "
+    "failed",
+    ["loop"],
+    buckets=_SECONDS,
+)
 LOOP_FAILURES = Counter("dropgate_loop_failures_total", "Turns of a background loop that failed", ["loop"])
 LOOP_ITEM_FAILURES = Counter(
     "dropgate_loop_item_failures_total",

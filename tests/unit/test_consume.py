@@ -10,7 +10,7 @@ import pytest
 
 from consumers.loop import consume
 from service.adapters.memory.clock import ManualClock
-from service.domain.errors import BrokerUnavailable
+from service.domain.errors import BrokerUnavailable, StoreUnavailable
 from service.ports.messaging import Delivery, Done, Outcome
 from tests.fixtures.stage_tools import counted
 
@@ -48,6 +48,20 @@ async def test_a_message_that_cannot_be_settled_comes_again_and_ends_nothing() -
 
     await consume("group", open_, process, max_messages=1, stop=stop, clock=ManualClock())
     assert consumer.closed
+
+
+async def test_what_a_receive_took_to_be_done_is_measured_where_it_was_done() -> None:
+    async def fails(deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
+        raise StoreUnavailable("sql")
+
+    for name, work, done in (("measured", process, 1), ("measured-not", fails, 0)):
+        consumer = OneMessage(stop := asyncio.Event())
+
+        async def open_(it: OneMessage = consumer) -> OneMessage:
+            return it
+
+        await consume(name, open_, work, max_messages=1, stop=stop, clock=ManualClock())
+        assert counted("dropgate_consume_seconds_count", loop=name) == done
 
 
 async def test_a_consumer_that_has_no_broker_yet_tries_until_it_has_one_and_shows_meanwhile_that_it_does_not() -> None:
