@@ -6,12 +6,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import partial
 
 import msgspec
 import uvloop
 
+from bench.closed_loop import Timed, closed_loop
 from bench.engine.clients import READY_S
-from bench.figures import Figure, Measure, latency_of
 from service.adapters.system_clock import SystemClock
 from service.bootstrap.adapters import open_transport
 from service.domain.check_back import Verdict
@@ -29,7 +30,7 @@ async def _committed(_: CheckRequest) -> Verdict:
     return Verdict.COMMIT
 
 
-async def measure(clients: int, seconds: float) -> Figure:
+async def measure(clients: int, seconds: float) -> Timed:
     settings = Settings()
     configure(json=True, level=settings.log_level)
     transport = open_transport(settings, SystemClock())
@@ -40,14 +41,16 @@ async def measure(clients: int, seconds: float) -> Figure:
             producer = await transport.producer(TOPIC, _committed)
             for number in range(WARM):
                 await _half(producer, number)
-        return await _sent(producer, clients, seconds)
+        return await closed_loop(
+            partial(_half, producer), "half message alone", clients=clients, seconds=seconds, unit="messages"
+        )
     finally:
         await transport.close()
 
 
 async def _half(producer: TransactionalProducer, number: int) -> float:
-    """Seconds until it was stored."""
-    asked_s, stored_s = time.monotonic(), 0.0
+    """When it was stored."""
+    stored_s = 0.0
 
     async def decide() -> Verdict:
         nonlocal stored_s
@@ -55,27 +58,7 @@ async def _half(producer: TransactionalProducer, number: int) -> float:
         return Verdict.COMMIT
 
     await producer.transact(OutgoingMessage(topic=TOPIC, body=BODY, key=f"half-{number}"), decide)
-    return stored_s - asked_s
-
-
-async def _sent(producer: TransactionalProducer, clients: int, seconds: float) -> Figure:
-    latencies: list[float] = []
-    began_s, numbers = time.monotonic(), iter(range(1 << 40))
-
-    async def client() -> None:
-        while time.monotonic() < began_s + seconds:
-            latencies.append(await _half(producer, next(numbers)))
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return Figure(
-        subject="half message alone",
-        measure=Measure.FLOOR,
-        clients=clients,
-        unit="messages",
-        count=len(latencies),
-        seconds=time.monotonic() - began_s,
-        latency=latency_of(latencies),
-    )
+    return stored_s
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from bench.closed_loop import Timed
 from bench.figures import Figure, Measure
 from bench.measures.desk import Desk, latency_of_good, note_of, usage_of
 from bench.stand.child import child, said
@@ -56,4 +57,4 @@ async def alone(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
     kind = {Subject.REDIS_ALONE: "redis", Subject.RAW_INSERT: "insert"}[subject]
     command = [sys.executable, "-m", "bench.floors.alone", kind, str(clients), str(desk.seconds)]
     output = await said(f"floor {kind}", command, desk.environment, desk.folder, timeout_s=desk.seconds + 60)
-    return [msgspec.json.decode(output, type=Figure)]
+    return [msgspec.json.decode(output, type=Timed).figure]

@@ -8,6 +8,7 @@ from typing import assert_never
 
 import msgspec
 
+from bench.closed_loop import Timed
 from bench.engine.halves import TOPIC
 from bench.figures import Figure
 from bench.measures.desk import Desk
@@ -46,4 +47,4 @@ async def half_sends(desk: Desk, stand: Stand, subject: Subject, clients: int) -
     """By the stand's own client, without a batch path around it."""
     command = stand.module("bench.engine.halves", str(clients), str(desk.seconds))
     output = await said("half messages", command, stand.environment, desk.folder, timeout_s=desk.seconds + 90)
-    return [msgspec.structs.replace(msgspec.json.decode(output, type=Figure), subject=subject)]
+    return [msgspec.structs.replace(msgspec.json.decode(output, type=Timed).figure, subject=subject)]
