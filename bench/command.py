@@ -23,6 +23,7 @@ from bench.run import Bench, Entrant, Progress, stand_environment
 from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PREFIX
+from bench.stand.servers import servers_of
 from bench.steps import ON_SQL, ROCKETMQ4, ROCKETMQ5, Subjects
 from bench.subjects import may_fail
 from service.cli.output import Failure, console, say_error
@@ -140,7 +141,17 @@ async def _bench(request: Request, engine: AsyncEngine, folder: Path) -> Bench:
         entrants.append(await _other(request, environment, OTHER[scheme], name_server, folder))
     entrants.append(Entrant(stand=_on_sql(own), subjects=ON_SQL, on_sql=True))
     options = request.options
-    desk = Desk(environment=environment, engine=engine, folder=folder, warm_s=options.warm_s, seconds=options.seconds)
+    servers = await servers_of(settings, [it.stand.environment["DROPGATE_BROKER_URL"] for it in entrants])
+    for left_out in servers.left_out:
+        say_error(str(left_out))
+    desk = Desk(
+        environment=environment,
+        engine=engine,
+        folder=folder,
+        warm_s=options.warm_s,
+        seconds=options.seconds,
+        servers=servers.processes,
+    )
     return Bench(
         desk=desk,
         options=options,

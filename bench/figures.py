@@ -95,6 +95,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     latency: Latency | None = None
     audit: Audit | None = None
     usage: tuple[Usage, ...] = ()
+    servers: tuple[Usage, ...] = ()
+    """What the servers used meanwhile, as far as they could be watched."""
     answers: dict[str, int] = {}
     note: str = ""
 

@@ -42,6 +42,8 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     """As a LoadResult; the latency is that of who was accepted."""
 
     seconds: float
+    began_s: float
+    ended_s: float
     answers: dict[str, int]
     latency: Latency | None
     told: list[int]
@@ -117,10 +119,13 @@ async def _clients(reserve: ReserveService, spec: EngineSpec) -> EngineResult:
                 heard.latencies_s.append(now_s - asked_s)
 
     await asyncio.gather(*(client() for _ in range(spec.clients)))
-    whole_s = time.monotonic() - began_s
+    ended_s = time.monotonic()
+    whole_s = ended_s - began_s
     seconds = spec.seconds if spec.buyers_max is None else whole_s
     return EngineResult(
         seconds=seconds,
+        began_s=measured_from_s,
+        ended_s=ends_s if spec.buyers_max is None else ended_s,
         answers=dict(heard.answers),
         latency=latency_of(heard.latencies_s),
         told=heard.told,

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from bench.engine.clients import EngineSpec
 from bench.figures import Figure, Measure
 from bench.load.spec import Pay
-from bench.measures.desk import Desk, latency_of_good, note_of
+from bench.measures.desk import Desk, latency_of_good, note_of, servers_of, usage_of
 from bench.measures.selling import SEEN_S, Api, drain, engine_result
 from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed
@@ -46,7 +46,8 @@ async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figur
     await drain(desk, sale, len(told))
     pay = Pay(sale=sale.id, amount=PRICE, currency="EUR", secret=secret)
     spec = desk.spec(api.address, "/v1/payments", "", clients)
-    result = await desk.crowd(msgspec.structs.replace(spec, pay=pay, buyers_max=PAYERS, warm_s=0.0))
+    async with desk.watching(api.processes) as watch:
+        result = await desk.crowd(msgspec.structs.replace(spec, pay=pay, buyers_max=PAYERS, warm_s=0.0))
     audit, wrong = await sale.audited(desk.engine, told, paid=result.told)
     figure = Figure(
         subject=api.subject,
@@ -57,6 +58,8 @@ async def payment(desk: Desk, api: Api, secret: str, clients: int) -> list[Figur
         seconds=result.seconds,
         latency=latency_of_good(result),
         audit=audit,
+        usage=usage_of(watch, result),
+        servers=servers_of(watch, result),
         answers=result.answers,
         note=note_of(result, wrong),
     )
@@ -68,11 +71,12 @@ async def expiry(desk: Desk, stand: Stand) -> list[Figure | Fact]:
     unit is on sale again, in SQL and in Redis."""
     sale = await BenchSale.opened(desk.engine, stand, UNPAID, window_s=WINDOW_S)
     told = await reserved(desk, sale, UNPAID)
-    async with stand.part("timeout"):
+    async with stand.part("timeout") as (it, _):
         await drain(desk, sale, len(told))
         due_ms = await _first_due_ms(desk, sale)
         await asyncio.sleep(max(0.0, due_ms / 1000 - time.time()))
-        took_s = await _until_back(desk, sale, due_ms)
+        async with desk.watching({"dropgate timeout": it.process.pid}) as watch:
+            took_s = await _until_back(desk, sale, due_ms)
     audit, wrong = await sale.audited(desk.engine, told)
     figure = Figure(
         subject=stand.name,
@@ -82,6 +86,8 @@ async def expiry(desk: Desk, stand: Stand) -> list[Figure | Fact]:
         count=UNPAID,
         seconds=took_s,
         audit=audit,
+        usage=watch.usage(),
+        servers=watch.servers(),
         note=wrong,
     )
     return [figure, Fact(name=FactName.EXPIRED_AFTER, subject=stand.name, value=took_s, unit="s")]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import psutil
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from bench.figures import Latency, Usage
+from bench.closed_loop import Timed
+from bench.figures import Figure, Latency, Usage
 from bench.load.spec import LoadResult, LoadSpec
 from bench.stand.child import said
 from bench.stand.dropgate import Address
-from bench.stand.usage import Watch
+from bench.stand.usage import Watch, watching
 
 LIMITED_AT = 0.9
 """A generator that used so much of its one core may have measured itself: its figure says so."""
@@ -22,13 +25,28 @@ LIMITED_AT = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Desk:
-    """`environment` is what processes of the bench see; a stand has its own. `engine`: the database, to look at."""
+    """`environment` is what processes of the bench see; a stand has its own. `engine`: the database, to look at.
+    `servers`: those that can be watched, by the names that tables show."""
 
     environment: Mapping[str, str]
     engine: AsyncEngine
     folder: Path
     warm_s: float
     seconds: float
+    servers: Mapping[str, psutil.Process] = field(default_factory=dict)
+
+    def watching(self, processes: Mapping[str, int] | None = None) -> AbstractAsyncContextManager[Watch]:
+        """These, and the servers."""
+        return watching(processes or {}, self.servers)
+
+    async def floor(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], *, around_s: float
+    ) -> Figure:
+        """Of a process that runs a closed loop; `around_s`: for its start and its end."""
+        async with self.watching() as watch:
+            output = await said(name, command, environment, self.folder, timeout_s=self.seconds + around_s)
+        timed = msgspec.json.decode(output, type=Timed)
+        return msgspec.structs.replace(timed.figure, servers=watch.servers(timed.began_s, timed.ended_s))
 
     async def crowd(self, spec: LoadSpec) -> LoadResult:
         output = await said(
@@ -74,3 +92,8 @@ def usage_of(watch: Watch, result: LoadResult) -> tuple[Usage, ...]:
     """In the measured time, the generator's own with it."""
     generator = Usage(process="load generator", cores=result.cpu_s / result.seconds, resident_mb=0.0)
     return (*watch.usage(result.began_s, result.ended_s), generator)
+
+
+def servers_of(watch: Watch, result: LoadResult) -> tuple[Usage, ...]:
+    """In the measured time."""
+    return watch.servers(result.began_s, result.ended_s)

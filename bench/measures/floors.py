@@ -8,18 +8,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import msgspec
-
-from bench.closed_loop import Timed
 from bench.figures import Figure, Measure
-from bench.measures.desk import Desk, latency_of_good, note_of, usage_of
-from bench.stand.child import child, said
+from bench.measures.desk import Desk, latency_of_good, note_of, servers_of, usage_of
+from bench.stand.child import child
 from bench.stand.dropgate import Address
-from bench.stand.usage import watching
 from bench.subjects import Subject
 
 WEB = {Subject.FLOOR_ECHO: "echo", Subject.FLOOR_EVALSHA: "evalsha"}
 PATH = "/v1/sales/floor/reservations"
+ALONE_AROUND_S = 60.0
 
 
 @asynccontextmanager
@@ -35,7 +32,7 @@ async def _served(desk: Desk, subject: Subject, clients: int) -> AsyncIterator[t
 
 
 async def web(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
-    async with _served(desk, subject, clients) as (address, secret, pid), watching({subject.value: pid}) as watch:
+    async with _served(desk, subject, clients) as (address, secret, pid), desk.watching({subject.value: pid}) as watch:
         result = await desk.crowd(desk.spec(address, PATH, secret, clients))
     figure = Figure(
         subject=subject,
@@ -46,6 +43,7 @@ async def web(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
         seconds=result.seconds,
         latency=latency_of_good(result),
         usage=usage_of(watch, result),
+        servers=servers_of(watch, result),
         answers=result.answers,
         note=note_of(result),
     )
@@ -56,5 +54,4 @@ async def alone(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
     """In a process without HTTP (bench/floors/alone.py)."""
     kind = {Subject.REDIS_ALONE: "redis", Subject.RAW_INSERT: "insert"}[subject]
     command = [sys.executable, "-m", "bench.floors.alone", kind, str(clients), str(desk.seconds)]
-    output = await said(f"floor {kind}", command, desk.environment, desk.folder, timeout_s=desk.seconds + 60)
-    return [msgspec.json.decode(output, type=Timed).figure]
+    return [await desk.floor(f"floor {kind}", command, desk.environment, around_s=ALONE_AROUND_S)]

@@ -8,7 +8,6 @@ from typing import assert_never
 
 import msgspec
 
-from bench.closed_loop import Timed
 from bench.engine.halves import TOPIC
 from bench.figures import Figure
 from bench.measures.desk import Desk
@@ -20,6 +19,8 @@ from bench.subjects import Subject
 
 STRATEGY_AROUND_S = 120.0
 """For its start, and for the buyers of both products who have asked and are not answered yet."""
+HALVES_AROUND_S = 90.0
+"""The topic is made as well, and half messages of a warm-up are sent."""
 
 
 async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
@@ -34,9 +35,11 @@ async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
 async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) -> list[Figure]:
     """To the topic that half_sends made."""
     load = java.Load(name_server=name_server, topic=TOPIC, threads=threads, seconds=desk.seconds)
-    match outcome := await java.measure(load, jars):
-        case java.Measured(figure=figure):
-            return [figure]
+    async with desk.watching() as watch:
+        outcome = await java.measure(load, jars)
+    match outcome:
+        case java.Measured(figure=figure, began_s=began_s):
+            return [msgspec.structs.replace(figure, servers=watch.servers(began_s, began_s + figure.seconds))]
         case java.Missing(reason=reason) | java.Failed(reason=reason):
             raise BenchFailed(reason)
         case _:
@@ -46,5 +49,5 @@ async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) ->
 async def half_sends(desk: Desk, stand: Stand, subject: Subject, clients: int) -> list[Figure]:
     """By the stand's own client, without a batch path around it."""
     command = stand.module("bench.engine.halves", str(clients), str(desk.seconds))
-    output = await said("half messages", command, stand.environment, desk.folder, timeout_s=desk.seconds + 90)
-    return [msgspec.structs.replace(msgspec.json.decode(output, type=Timed).figure, subject=subject)]
+    figure = await desk.floor("half messages", command, stand.environment, around_s=HALVES_AROUND_S)
+    return [msgspec.structs.replace(figure, subject=subject)]

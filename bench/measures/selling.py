@@ -13,13 +13,13 @@ import msgspec
 from bench.engine.clients import EngineResult, EngineSpec
 from bench.figures import Figure, Measure, Usage, Variant
 from bench.load.spec import LoadResult
-from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
+from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, servers_of, usage_of
 from bench.measures.memory import redis_bytes
 from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed, said
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, orders_of
-from bench.stand.usage import Watch, watching
+from bench.stand.usage import Watch
 
 ENOUGH = 10_000_000
 """Units that no crowd of the bench sells out."""
@@ -50,7 +50,7 @@ async def accept(desk: Desk, api: Api, clients: int) -> list[Figure]:
     """At full speed, with the order consumer stopped; it makes the orders afterwards, for the audit."""
     sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
-    async with watching(api.processes) as watch:
+    async with desk.watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
     await _ordered(desk, sale, result.told, on_sql=api.on_sql)
     return [await figure_of(desk, api, sale, Measure.ACCEPT, clients, result, watch)]
@@ -60,7 +60,7 @@ async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
     """Of a sale that is sold out."""
     sale = await BenchSale.opened(desk.engine, api.stand, 0, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
-    async with watching(api.processes) as watch:
+    async with desk.watching(api.processes) as watch:
         result = await desk.crowd(desk.spec(api.address, sale.path, api.bearer, clients))
     audit, wrong = await sale.audited(desk.engine, result.told)
     figure = Figure(
@@ -73,6 +73,7 @@ async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
         latency=latency_of_good(result, REFUSED),
         audit=audit,
         usage=usage_of(watch, result),
+        servers=servers_of(watch, result),
         answers=result.answers,
         note=note_of(result, wrong, wanted=REFUSED),
     )
@@ -91,7 +92,7 @@ async def at_rate(
         if among_all:
             order, _ = await stack.enter_async_context(api.stand.part("order"))
             processes["dropgate order"] = order.process.pid
-        async with watching(processes) as watch:
+        async with desk.watching(processes) as watch:
             result = await desk.crowd(spec)
         if not among_all:
             await stack.enter_async_context(api.stand.part("order"))
@@ -123,6 +124,7 @@ async def figure_of(  # noqa: PLR0913, PLR0917 - what a figure has
         latency=latency_of_good(result),
         audit=audit,
         usage=usage_of(watch, result),
+        servers=servers_of(watch, result),
         answers=result.answers,
         note=note_of(result, *notes, wrong, wanted=wanted),
     )
@@ -140,7 +142,7 @@ async def _ordered(desk: Desk, sale: BenchSale, told: Sequence[int], *, on_sql: 
 
 async def drain(desk: Desk, sale: BenchSale, backlog: int) -> Figure:
     """From the consumer's first order to its last: its start is not counted."""
-    async with sale.stand.part("order") as (it, _), watching({"dropgate order": it.process.pid}) as watch:
+    async with sale.stand.part("order") as (it, _), desk.watching({"dropgate order": it.process.pid}) as watch:
         began_s, first = await _until(desk, sale, 1)
         ended_s, made = await _until(desk, sale, backlog)
         return Figure(
@@ -150,7 +152,8 @@ async def drain(desk: Desk, sale: BenchSale, backlog: int) -> Figure:
             unit="orders",
             count=made - first,
             seconds=max(ended_s - began_s, LOOK_S),
-            usage=watch.usage(),
+            usage=watch.usage(began_s, ended_s),
+            servers=watch.servers(began_s, ended_s),
         )
 
 
@@ -181,7 +184,8 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
     """Without HTTP, in a process of the stand's Python; orders and audit as over HTTP."""
     sale = await BenchSale.opened(desk.engine, stand, ENOUGH, on_sql=on_sql)
     spec = EngineSpec(sale=sale.id, clients=clients, warm_s=desk.warm_s, seconds=desk.seconds)
-    result = await engine_result(desk, stand, spec)
+    async with desk.watching() as watch:
+        result = await engine_result(desk, stand, spec)
     await _ordered(desk, sale, result.told, on_sql=on_sql)
     audit, wrong = await sale.audited(desk.engine, result.told)
     figure = Figure(
@@ -196,6 +200,7 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         answers=result.answers,
         note=wrong,
         usage=(Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb),),
+        servers=watch.servers(result.began_s, result.ended_s),
     )
     found: list[Figure | Fact] = [figure]
     if not on_sql:

@@ -14,13 +14,12 @@ import msgspec
 from bench.figures import Figure, Measure, Usage, Variant
 from bench.load.hostile import LEFT_OUT, UNCONNECTED
 from bench.load.spec import LoadResult, LoadSpec
-from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, usage_of
+from bench.measures.desk import GOOD, Desk, latency_of_good, note_of, servers_of, usage_of
 from bench.measures.selling import ENOUGH, SEEN_S, Api, accepted, figure_of
 from bench.report.facts import Fact, FactName
 from bench.stand.child import BenchFailed, Child
 from bench.stand.dropgate import Address, Stand
 from bench.stand.sale import BenchSale, number
-from bench.stand.usage import watching
 
 RUSH_UNITS, RUSH_BUYERS, RUSH_CLIENTS = 1_000, 100_000, 256
 BEHIND = ("order", "timeout", "events")
@@ -62,7 +61,7 @@ async def rush(desk: Desk, api: Api) -> list[Figure]:
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, RUSH_CLIENTS)
     async with all_parts(api.stand) as parts:
-        async with watching(_ids(api, parts)) as watch:
+        async with desk.watching(_ids(api, parts)) as watch:
             result = await desk.crowd(msgspec.structs.replace(spec, buyers_max=RUSH_BUYERS, warm_s=0.0))
         figure = await figure_of(desk, api, sale, Measure.RUSH, RUSH_CLIENTS, result, watch, wanted=RUSHED)
     # Whoever hears "sold out" is served, too: the rate is that of the whole rush, but for those who were turned away.
@@ -81,7 +80,7 @@ async def _crowded(desk: Desk, api: Api, clients: int, hostile_per_s: float) -> 
     sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH)
     await asyncio.sleep(SEEN_S)
     spec = desk.spec(api.address, sale.path, api.bearer, clients)
-    async with watching(api.processes) as watch:
+    async with desk.watching(api.processes) as watch:
         result = await desk.crowd(msgspec.structs.replace(spec, hostile_per_s=hostile_per_s))
     note = hostile_note(result, hostile_per_s) if hostile_per_s else ""
     variant = Variant.ONLY if hostile_per_s else Variant.GOOD_ALONE
@@ -114,7 +113,7 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
                 seconds=seconds / 2,
                 first_buyer=first,
             )
-            async with watching(_ids(api, parts)) as watch:
+            async with desk.watching(_ids(api, parts)) as watch:
                 result = await desk.crowd(spec)
             first += int(per_s * (seconds + desk.warm_s + 10))
             figures.append((result, watch))
@@ -134,6 +133,7 @@ async def soak(desk: Desk, api: Api, per_s: float, seconds: float, clients: int 
             latency=latency_of_good(result),
             audit=audit,
             usage=usage_of(watch, result),
+            servers=servers_of(watch, result),
             answers=result.answers,
             note=note_of(result, said, wrong),
         )
@@ -183,7 +183,7 @@ async def killed(desk: Desk, api: Api, clients: int, part: str) -> list[Figure]:
     spec = _lasting(desk.spec(api.address, sale.path, api.bearer, clients))
     async with AsyncExitStack() as stack:
         behind = {it: (await stack.enter_async_context(api.stand.part(it)))[0] for it in BEHIND}
-        async with watching(api.processes) as watch, asyncio.TaskGroup() as group:
+        async with desk.watching(api.processes) as watch, asyncio.TaskGroup() as group:
             loading = group.create_task(desk.crowd(spec))
             await asyncio.sleep(desk.warm_s + BETWEEN_KILLS_S)
             await _reached(desk, sale, part, since, 1)
@@ -247,7 +247,7 @@ async def api_killed(desk: Desk, api: Api, clients: int) -> list[Figure]:
             raise BenchFailed("nobody waited for an answer when the API was killed: that says nothing")
         spec = desk.spec(api.address, sale.path, api.bearer, clients)
         again = msgspec.structs.replace(spec, first_buyer=min(first.unheard))
-        async with watching(api.processes) as watch:
+        async with desk.watching(api.processes) as watch:
             second = await desk.crowd(again)
         both = msgspec.structs.replace(second, told=sorted({*first.told, *second.told}))
         note = f"{len(first.unheard)} waited for an answer"

@@ -82,6 +82,7 @@ public final class HalfMessages {
         for (Future<Void> done : pool.invokeAll(loops)) {
             done.get();
         }
+        phase.beganS = began / 1e9;
         phase.seconds = (System.nanoTime() - began) / 1e9;
         return phase;
     }
@@ -130,6 +131,7 @@ public final class HalfMessages {
         final AtomicInteger count = new AtomicInteger();
         final AtomicInteger errors = new AtomicInteger();
         final AtomicIntegerArray callsOfUs = new AtomicIntegerArray(LONGEST_US);
+        double beganS;
         double seconds;
 
         void answered(long nanoseconds) {
@@ -141,8 +143,8 @@ public final class HalfMessages {
             return String.format(
                     Locale.ROOT,
                     "{\"count\":%d,\"seconds\":%.6f,\"p50_ms\":%.3f,\"p99_ms\":%.3f,\"p999_ms\":%.3f,"
-                            + "\"errors\":%d,\"warm_up\":%d}",
-                    count.get(), seconds, rankMs(0.5), rankMs(0.99), rankMs(0.999), errors.get(), warmUp);
+                            + "\"errors\":%d,\"warm_up\":%d,\"began_s\":%.6f}",
+                    count.get(), seconds, rankMs(0.5), rankMs(0.99), rankMs(0.999), errors.get(), warmUp, beganS);
         }
 
         /** By nearest rank; 0 of nothing. */

@@ -68,10 +68,12 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Measured(msgspec.Struct, frozen=True, tag=True):
-    """`warm_up` half messages more were sent and committed before those of the figure."""
+    """`warm_up` half messages more were sent and committed before those of the figure, which began at `began_s` of the
+    monotonic clock."""
 
     figure: Figure
     warm_up: int
+    began_s: float
 
 
 Outcome = Measured | Missing | Failed
@@ -87,6 +89,8 @@ class _Result(msgspec.Struct):
     p999_ms: float
     errors: int
     warm_up: int
+    began_s: float = 0.0
+    """By System.nanoTime(), which is Python's monotonic clock on Linux."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +144,7 @@ def _outcome(load: Load, tools: _Tools, ran: _Ended) -> Outcome:
         return Failed(f"{PROGRAM.name} printed no result ({error}): {ran.said}")
     if result.count == 0:
         return Failed(f"none of {result.errors} half messages to {load.topic} was taken: {ran.said}")
-    return Measured(_figure(load, tools, result, ran.said), result.warm_up)
+    return Measured(_figure(load, tools, result, ran.said), result.warm_up, result.began_s)
 
 
 def _figure(load: Load, tools: _Tools, result: _Result, said: str) -> Figure:

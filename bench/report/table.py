@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from bench.figures import Measure, Unit, Usage
+from bench.figures import Figure, Measure, Unit, Usage
 from bench.report.goals import Judged, Verdict, judge_all
 from bench.report.groups import Group, Key, groups_of, spread_of
 from bench.report.run import Run
@@ -57,6 +57,8 @@ def tables(run: Run) -> Iterator[Table]:
         yield _facts(run)
     if any(figure.usage for figure in run.figures):
         yield usage_table(groups)
+    if any(figure.servers for figure in run.figures):
+        yield servers_table(groups)
     if any(figure.note for figure in run.figures):
         yield notes_table(groups)
     yield goals_table(judge_all(run))
@@ -192,13 +194,37 @@ def usage_table(groups: Iterable[Group]) -> Table:
     columns, right = ("subject", "measure", "process", "clients", "cores", "MB"), ("clients", "cores", "MB")
     made = table("What processes used", columns, (), right=right, whole_words=columns[:3])
     for group in groups:
-        for process, used in _by_process(group).items():
+        for process, used in _by_process(figure.usage for figure in group.figures).items():
             cores, most = median(usage.cores for usage in used), max(usage.resident_mb for usage in used)
             subject, measure = group.key.subject, group.key.measure
             made.add_row(
                 subject, measure, process, f"{group.key.clients:,}", f"{cores:.2f}", f"{most:,.1f}" if most else NONE
             )
     return made
+
+
+def servers_table(groups: Sequence[Group]) -> Table:
+    """Cores, one row a measurement: the median of the repeats. The most memory of each server stands below."""
+    largest = _largest(figure for group in groups for figure in group.figures)
+    left = ("subject", "measure", "how")
+    right = ("clients", "all others", *largest)
+    made = table("Cores that the servers used", (*left, *right), (), right=right, whole_words=left)
+    for key, figures in ((group.key, group.figures) for group in groups if any(it.servers for it in group.figures)):
+        used = _by_process(figure.servers for figure in figures)
+        others = [sum(usage.cores for usage in figure.usage) for figure in figures if figure.usage]
+        cores = (others, *([usage.cores for usage in used.get(server, ())] for server in largest))
+        shown = (f"{median(them):.2f}" if them else NONE for them in cores)
+        made.add_row(key.subject, key.measure, key.variant or NONE, f"{key.clients:,}", *shown)
+    memory = ", ".join(f"{server} {most:,.0f}" for server, most in largest.items())
+    made.caption = f"all others: the processes of the table above together. Most MB in memory: {memory}\n"
+    made.caption_justify = "left"
+    return made
+
+
+def _largest(figures: Iterable[Figure]) -> dict[str, float]:
+    """By server, the most megabytes that it ever had."""
+    by_server = _by_process(figure.servers for figure in figures)
+    return {server: max(usage.resident_mb for usage in used) for server, used in by_server.items()}
 
 
 def notes_table(groups: Iterable[Group]) -> Table:
@@ -211,10 +237,10 @@ def notes_table(groups: Iterable[Group]) -> Table:
     return made
 
 
-def _by_process(group: Group) -> dict[str, list[Usage]]:
+def _by_process(repeats: Iterable[Sequence[Usage]]) -> dict[str, list[Usage]]:
     found: dict[str, list[Usage]] = {}
-    for figure in group.figures:
-        for usage in figure.usage:
+    for usages in repeats:
+        for usage in usages:
             found.setdefault(usage.process, []).append(usage)
     return found
 

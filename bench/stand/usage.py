@@ -44,29 +44,47 @@ class _Watched:
 
 @dataclass
 class Watch:
-    """By name. A process and its children are each counted by themselves."""
+    """By name. A process and its children are each counted by themselves; a server's children, which save or come and
+    go, are not."""
 
     watched: dict[str, _Watched] = field(default_factory=dict)
+    watched_servers: dict[str, _Watched] = field(default_factory=dict)
 
     def usage(self, began_s: float = 0.0, ended_s: float = math.inf) -> tuple[Usage, ...]:
         """Between two times of the monotonic clock: a crowd comes and goes slower than it asks."""
-        return tuple(it.usage(name, began_s, ended_s) for name, it in self.watched.items() if it.samples)
+        return _usage(self.watched, began_s, ended_s)
+
+    def servers(self, began_s: float = 0.0, ended_s: float = math.inf) -> tuple[Usage, ...]:
+        """As `usage`."""
+        return _usage(self.watched_servers, began_s, ended_s)
+
+    def look(self) -> None:
+        for it in (*self.watched.values(), *self.watched_servers.values()):
+            try:
+                it.look()
+            except psutil.Error:
+                continue
+
+
+def _usage(watched: Mapping[str, _Watched], began_s: float, ended_s: float) -> tuple[Usage, ...]:
+    return tuple(it.usage(name, began_s, ended_s) for name, it in watched.items() if it.samples)
 
 
 @asynccontextmanager
-async def watching(processes: Mapping[str, int]) -> AsyncIterator[Watch]:
-    """`processes`: names to ids. One that ends meanwhile keeps its last figures."""
-    watch = Watch()
+async def watching(processes: Mapping[str, int], servers: Mapping[str, psutil.Process]) -> AsyncIterator[Watch]:
+    """`processes`: names to ids. One that ends meanwhile keeps its last figures; a server that had ended before has
+    none."""
+    watch = Watch(watched_servers={name: _Watched(process=process) for name, process in servers.items()})
     for name, pid in processes.items():
         for label, process in _family(name, pid):
             watch.watched[label] = _Watched(process=process)
-    _look_once(watch)
+    watch.look()
     looking = asyncio.create_task(_look(watch))
     try:
         yield watch
     finally:
         looking.cancel()
-        _look_once(watch)
+        watch.look()
 
 
 def _family(name: str, pid: int) -> list[tuple[str, psutil.Process]]:
@@ -77,13 +95,5 @@ def _family(name: str, pid: int) -> list[tuple[str, psutil.Process]]:
 
 async def _look(watch: Watch) -> None:
     while True:
-        _look_once(watch)
+        watch.look()
         await asyncio.sleep(LOOK_S)
-
-
-def _look_once(watch: Watch) -> None:
-    for it in watch.watched.values():
-        try:
-            it.look()
-        except psutil.Error:
-            continue

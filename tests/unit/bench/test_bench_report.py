@@ -342,6 +342,26 @@ def test_no_number_is_cut_off_however_narrow_it_is(terminal, width, capsys):
     assert subject in text
 
 
+def test_servers_have_a_row_a_measurement_and_their_memory_is_said_once():
+    def measured(redis_cores: float, **more: float) -> Figure:
+        api = Usage(process="dropgate api", cores=0.75, resident_mb=100)
+        used = {"Redis": redis_cores, **more}
+        servers = tuple(Usage(process=name, cores=cores, resident_mb=40 * cores) for name, cores in used.items())
+        return accept(Subject.DROPGATE_5, 1, usage=(api, api), servers=servers)
+
+    found = run(measured(0.2), measured(0.4), measured(0.3, broker=1.25), floor(1))
+    text = plain(tables(found)).partition("Cores that the servers used")[2]
+    assert re.search(r"clients +all others +Redis +broker\n", text)
+    assert re.search(r"Dropgate, rocketmq5 +accept +– +64 +1\.50 +0\.30 +1\.25\n", text)
+    assert "Starlette" not in text.partition("Goals")[0]
+    assert "Redis 16, broker 50" in " ".join(text.split())
+    assert judged("memory of a process", found).verdict is Verdict.MET
+
+
+def test_a_run_that_watched_no_server_has_no_table_of_them():
+    assert "servers" not in plain(tables(a_whole_run()))
+
+
 # --- the document and the folder --------------------------------------------------------------------------------------
 
 
