@@ -205,13 +205,10 @@ def _environment(settings: Settings) -> dict[str, str]:
 def _progress() -> Progress:
     """Lines on standard error: a bar would run through the child processes that are measured."""
 
-    def began(name: str, number: int, steps: int) -> None:
-        say_error(f"[{number}/{steps}] {name}")
-
     def failed(name: str, why: str) -> None:
         say_error(f"  {name} was not measured: {why}")
 
-    return Progress(began=began, failed=failed)
+    return Progress(began=say_error, failed=failed)
 
 
 def run_measured(request: Request, *, as_json: bool) -> tuple[Run, int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +20,7 @@ from bench.figures import Figure
 from bench.measures.desk import Desk
 from bench.measures.selling import Api
 from bench.plan import Options, Step
+from bench.progress import Course
 from bench.report.facts import Fact
 from bench.report.run import Run
 from bench.stand.child import BenchFailed
@@ -44,9 +45,9 @@ class Entrant:
 
 @dataclass(kw_only=True)
 class Progress:
-    """`began` hears of each step before it is taken, `failed` of one that could not be."""
+    """`began` hears a line before each step is taken, `failed` of one that could not be."""
 
-    began: Callable[[str, int, int], None]
+    began: Callable[[str], None]
     failed: Callable[[str, str], None]
 
 
@@ -68,17 +69,15 @@ class Bench:
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     async def run(self) -> None:
+        course = Course(planned=self.planned(), rounds=self.options.repeats)
         keys = {it.stand.name: await it.stand.prepare() for it in self.entrants}
         for repeat in range(self.options.repeats):
             self.rounds = repeat + 1
-            await self._take(self._wanted(bare_steps(self.desk, self.options), repeat))
-            java = java_step(self.desk, self.name_server, self.jars)
+            await self._take(self._bare(repeat), course)
             turn = repeat % len(self.entrants)
             for entrant in (*self.entrants[turn:], *self.entrants[:turn]):
                 async with self._api(entrant, keys[entrant.stand.name]) as (api, secret):
-                    steps = stand_steps(self.desk, self.options, api, entrant.subjects, secret)
-                    await self._take(self._wanted(steps, repeat))
-                    await self._take(self._wanted(iter([java]), repeat) if entrant is self.entrants[0] else [])
+                    await self._take(self._steps(entrant, api, secret, repeat), course)
                     await self._end_sales(entrant.stand)
 
     async def _end_sales(self, stand: Stand) -> None:
@@ -99,7 +98,24 @@ class Bench:
             facts=tuple(self.facts),
         )
 
-    def _wanted(self, steps: Iterator[Step], repeat: int) -> list[Step]:
+    def planned(self) -> Iterator[str]:
+        """The names of all steps of all rounds; to name them no API need run."""
+        for repeat in range(self.options.repeats):
+            yield from (it.name for it in self._bare(repeat))
+            for entrant in self.entrants:
+                yield from (it.name for it in self._steps(entrant, _unstarted(entrant), "", repeat))
+
+    def _bare(self, repeat: int) -> list[Step]:
+        return self._wanted(bare_steps(self.desk, self.options), repeat)
+
+    def _steps(self, entrant: Entrant, api: Api, secret: str, repeat: int) -> list[Step]:
+        """Of a stand; the Java client's after those of the first."""
+        steps = [*stand_steps(self.desk, self.options, api, entrant.subjects, secret)]
+        if entrant is self.entrants[0]:
+            steps.append(java_step(self.desk, self.name_server, self.jars))
+        return self._wanted(steps, repeat)
+
+    def _wanted(self, steps: Iterable[Step], repeat: int) -> list[Step]:
         return [it for it in steps if it.group in self.options.groups and (it.repeated or repeat == 0)]
 
     @asynccontextmanager
@@ -109,20 +125,13 @@ class Bench:
             stand.part("keeper") as (keeper, _),
             stand.part("api", DROPGATE_PAYMENT_SECRETS=secret) as (it, line),
         ):
-            api = Api(
-                stand=stand,
-                subject=entrant.subjects.http,
-                address=Address.of(line),
-                bearer=bearer,
-                processes={"dropgate api": it.process.pid, "dropgate keeper": keeper.process.pid},
-                on_sql=entrant.on_sql,
-            )
-            yield api, secret
+            processes = {"dropgate api": it.process.pid, "dropgate keeper": keeper.process.pid}
+            yield replace(_unstarted(entrant), address=Address.of(line), bearer=bearer, processes=processes), secret
 
-    async def _take(self, steps: Sequence[Step]) -> None:
+    async def _take(self, steps: Sequence[Step], course: Course) -> None:
         """A step that fails is said and left out; the others are measured all the same."""
-        for number, step in enumerate(steps, 1):
-            self.progress.began(step.name, number, len(steps))
+        for step in steps:
+            self.progress.began(course.begin(step.name, self.rounds))
             try:
                 found = await step.take()
             except EXPECTED as failure:
@@ -133,6 +142,19 @@ class Bench:
                 continue
             self.figures += [it for it in found if isinstance(it, Figure)]
             self.facts += [it for it in found if isinstance(it, Fact)]
+
+
+def _unstarted(entrant: Entrant) -> Api:
+    """Before anybody knows where it is."""
+    nowhere = Address(host="", port=0)
+    return Api(
+        stand=entrant.stand,
+        subject=entrant.subjects.http,
+        address=nowhere,
+        bearer="",
+        processes={},
+        on_sql=entrant.on_sql,
+    )
 
 
 def machine() -> str:
