@@ -6,13 +6,9 @@ busy machine a few got lost (seen: 11 of 38,271): the broker asks about them whi
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
-import sys
-from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +16,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.figures import Figure, Latency, Measure
+from bench.stand.child import Ended, ended
 from bench.subjects import Subject
-from service import die_with_parent
 
 SUBJECT = Subject.JAVA_HALF
 PROGRAM = Path(__file__).with_name("HalfMessages.java")
@@ -35,10 +31,6 @@ COMPILED_WITHIN_S = 60.0
 """2 s on an idle machine."""
 AROUND_S = 60.0
 """For the JVM's start, the first connection, and the client's shutdown, which waits 3 s for itself."""
-REAPED_WITHIN_S = 5.0
-"""A killed process is gone at once, unless its disk is."""
-SAID_BYTES = 400
-"""Of the end of what a program said: the line that names the fault."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,15 +94,8 @@ class _Tools:
     """Of the client."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Ended:
-    code: int
-    out: bytes
-    said: str
-
-
 async def measure(load: Load, jars: Path) -> Outcome:
-    """`jars`: the folder of RocketMQ's published jars. Compiles first. Cancelled: its process is killed."""
+    """`jars`: the folder of RocketMQ's published jars. Compiles first. Cancelled: its process is ended."""
     match _tools(jars, os.environ):
         case Missing() as missing:
             return missing
@@ -120,16 +105,16 @@ async def measure(load: Load, jars: Path) -> Outcome:
 
 
 async def _compile_and_run(load: Load, tools: _Tools, folder: Path) -> Outcome:
-    compiler: list[str | Path] = [tools.javac, *QUICKLY, "-cp", f"{tools.jars}/*", "-d", folder, PROGRAM]
+    compiler = [str(tools.javac), *QUICKLY, "-cp", f"{tools.jars}/*", "-d", str(folder), str(PROGRAM)]
     compiled = await _finish(compiler, folder, COMPILED_WITHIN_S)
     if isinstance(compiled, Failed):
         return compiled
     deadline_s = load.warm_up_s + load.seconds + AROUND_S
-    ran = await _finish([tools.java, *_arguments(load, tools, folder)], folder, deadline_s)
+    ran = await _finish([str(tools.java), *_arguments(load, tools, folder)], folder, deadline_s)
     return ran if isinstance(ran, Failed) else _outcome(load, tools, ran)
 
 
-def _arguments(load: Load, tools: _Tools, folder: Path) -> Sequence[str | Path]:
+def _arguments(load: Load, tools: _Tools, folder: Path) -> Sequence[str]:
     """The client logs into its user's home, whatever it is told: here that is ours, and goes with us."""
     jvm = [HEAP, "-XX:-UsePerfData", f"-Duser.home={folder}", "-Drocketmq.log.level=ERROR"]
     classpath = os.pathsep.join((str(folder), f"{tools.jars}/*"))
@@ -137,14 +122,14 @@ def _arguments(load: Load, tools: _Tools, folder: Path) -> Sequence[str | Path]:
     return [*jvm, "-cp", classpath, PROGRAM.stem, load.name_server, load.topic, *map(str, numbers)]
 
 
-def _outcome(load: Load, tools: _Tools, ran: _Ended) -> Outcome:
+def _outcome(load: Load, tools: _Tools, ran: Ended) -> Outcome:
     try:
-        result = msgspec.json.decode(ran.out, type=_Result)
+        result = msgspec.json.decode(ran.output, type=_Result)
     except msgspec.MsgspecError as error:
-        return Failed(f"{PROGRAM.name} printed no result ({error}): {ran.said}")
+        return Failed(f"{PROGRAM.name} printed no result ({error}): {ran.complaint}")
     if result.count == 0:
-        return Failed(f"none of {result.errors} half messages to {load.topic} was taken: {ran.said}")
-    return Measured(_figure(load, tools, result, ran.said), result.warm_up, result.began_s)
+        return Failed(f"none of {result.errors} half messages to {load.topic} was taken: {ran.complaint}")
+    return Measured(_figure(load, tools, result, ran.complaint), result.warm_up, result.began_s)
 
 
 def _figure(load: Load, tools: _Tools, result: _Result, said: str) -> Figure:
@@ -160,6 +145,16 @@ def _figure(load: Load, tools: _Tools, result: _Result, said: str) -> Figure:
         answers={"SEND_OK": result.count, **failed},
         note=f"client {tools.release}, {load.body_bytes} bytes" + (f"; first error: {said}" if failed else ""),
     )
+
+
+async def _finish(command: Sequence[str], folder: Path, within_s: float) -> Ended | Failed:
+    """Failed: it ended with another code than 0, or was stopped at its deadline. Its log goes with the folder."""
+    name = Path(command[0]).name
+    try:
+        done = await ended(name, command, os.environ, folder, timeout_s=within_s)
+    except TimeoutError:
+        return Failed(f"{name} was not done within {within_s:g} s and was stopped")
+    return done if done.code == 0 else Failed(f"{name} ended with {done.code}: {done.complaint}")
 
 
 # --- what it takes ----------------------------------------------------------------------------------------------------
@@ -184,44 +179,3 @@ def _javac(environ: Mapping[str, str]) -> Path | None:
         "javac", path=environ.get("PATH")
     )
     return Path(found).resolve() if found else None
-
-
-# --- children ---------------------------------------------------------------------------------------------------------
-
-
-async def _finish(command: Sequence[str | Path], folder: Path, within_s: float) -> _Ended | Failed:
-    """Failed: it ended with another code than 0, or was killed at its deadline."""
-    name = Path(command[0]).name
-    try:
-        async with asyncio.timeout(within_s):
-            ended = await _run(command, folder)
-    except TimeoutError:
-        return Failed(f"{name} was not done within {within_s:g} s and was killed")
-    return ended if ended.code == 0 else Failed(f"{name} ended with {ended.code}: {ended.said}")
-
-
-async def _run(command: Sequence[str | Path], folder: Path) -> _Ended:
-    """What it prints goes to files. Linux ends it with the thread that starts it: the loop's."""
-    out, said = folder / "out", folder / "said"
-    wrapper = [sys.executable, "-I", die_with_parent.__file__, str(os.getpid())]
-    with out.open("wb") as to_out, said.open("wb") as to_said:
-        process = await asyncio.create_subprocess_exec(
-            *wrapper, *command, cwd=folder, stdin=DEVNULL, stdout=to_out, stderr=to_said
-        )
-    try:
-        code = await process.wait()
-    finally:
-        await _killed(process)
-    return _Ended(
-        code=code, out=out.read_bytes(), said=said.read_bytes()[-SAID_BYTES:].decode(errors="replace").strip()
-    )
-
-
-async def _killed(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.kill()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(REAPED_WITHIN_S):
-            await process.wait()

@@ -17,6 +17,7 @@ START_S = 60.0
 STOP_S = 20.0
 REAPED_S = 5.0
 """A killed process is gone at once, unless its disk is."""
+COMPLAINT_BYTES = 400
 LINE_MAX = 64 * 1024 * 1024
 """A load result names every buyer who was told of a reservation."""
 
@@ -63,11 +64,15 @@ class Child:
                 await self.process.wait()
 
 
+def log_of(name: str, folder: Path) -> Path:
+    return folder / f"{name.replace(' ', '-')}.log"
+
+
 @asynccontextmanager
 async def child(
     name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: bytes | None = None
 ) -> AsyncIterator[Child]:
-    log = folder / f"{name.replace(' ', '-')}.log"
+    log = log_of(name, folder)
     with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", die_with_parent.__file__, str(os.getpid())),
@@ -90,6 +95,36 @@ async def child(
         await it.stop()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """`output`: all that it printed. What it complained of is in its log."""
+
+    code: int
+    output: bytes
+    log: Path
+
+    @property
+    def complaint(self) -> str:
+        """The end of it: the line that names the fault."""
+        return self.log.read_bytes()[-COMPLAINT_BYTES:].decode(errors="replace").strip()
+
+
+async def ended(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    stdin: bytes | None = None,
+    timeout_s: float,
+) -> Ended:
+    """Run it to its end, whatever its code is. TimeoutError: it was not done by then, and was stopped."""
+    async with child(name, command, environment, folder, stdin) as it, asyncio.timeout(timeout_s):
+        assert it.process.stdout is not None
+        output = await it.process.stdout.read()
+        return Ended(code=await it.process.wait(), output=output, log=it.log)
+
+
 async def said(
     name: str,
     command: Sequence[str],
@@ -100,15 +135,13 @@ async def said(
     timeout_s: float,
     codes: Collection[int] = (0,),
 ) -> str:
-    """Run it to its end; all of what it printed. BenchFailed where it ends with another code than these."""
-    async with child(name, command, environment, folder, stdin) as it:
-        try:
-            async with asyncio.timeout(timeout_s):
-                assert it.process.stdout is not None
-                output = await it.process.stdout.read()
-                code = await it.process.wait()
-        except TimeoutError:
-            raise BenchFailed(f"{name} was not done after {timeout_s:.0f} s; its log is {it.log}") from None
-    if code not in codes:
-        raise BenchFailed(f"{name} ended with {code}; its log is {it.log}: {output.decode()[-500:]}")
-    return output.decode()
+    """As `ended`; what it printed. BenchFailed where it ends with another code than these, or is not done."""
+    try:
+        done = await ended(name, command, environment, folder, stdin=stdin, timeout_s=timeout_s)
+    except TimeoutError:
+        log = log_of(name, folder)
+        raise BenchFailed(f"{name} was not done after {timeout_s:.0f} s; its log is {log}") from None
+    output = done.output.decode()
+    if done.code not in codes:
+        raise BenchFailed(f"{name} ended with {done.code}; its log is {done.log}: {output[-500:]}")
+    return output

@@ -182,8 +182,8 @@ async def test_a_measurement_that_is_cancelled_leaves_no_process(jdk: Jdk, jars:
         os.kill(int(pid.read_text()), 0)
 
 
-async def test_one_that_hangs_is_killed_at_its_deadline(jdk: Jdk, jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_hangs_is_stopped_at_its_deadline(jdk: Jdk, jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jdk("exit 0", "exec sleep 60")
     monkeypatch.setattr(java, "AROUND_S", 0.5)
     outcome = await measure(msgspec.structs.replace(NOWHERE, seconds=0.0, warm_up_s=0.0), jars)
-    assert outcome == Failed("java was not done within 0.5 s and was killed")
+    assert outcome == Failed("java was not done within 0.5 s and was stopped")
