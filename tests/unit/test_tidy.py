@@ -23,12 +23,12 @@ def test_a_method_inside_a_class_is_measured_without_its_decorators() -> None:
     assert [(it.name, it.line, it.lines) for it in tidy.functions("a.py", source)] == [("g", 3, 2)]
 
 
-def test_a_long_file_fails_in_the_service_only() -> None:
+@pytest.mark.parametrize("folder", ["service", "consumers", "bench"])
+def test_a_long_file_fails_wherever_files_are_measured(folder: str) -> None:
     text = "x = 1\n" * 401
     assert not tidy.complaints({"tests/a.py": text})
-    assert tidy.complaints({"service/a.py": text}) == [
-        "service/a.py:1: the file has 401 lines, at most 400 are allowed"
-    ]
+    path = f"{folder}/a.py"
+    assert tidy.complaints({path: text}) == [f"{path}:1: the file has 401 lines, at most 400 are allowed"]
 
 
 def test_one_long_function_in_ten_passes_and_two_do_not() -> None:
