@@ -142,8 +142,9 @@ async def _bench(request: Request, engine: AsyncEngine, folder: Path) -> Bench:
     entrants.append(Entrant(stand=_on_sql(own), subjects=ON_SQL, on_sql=True))
     options = request.options
     servers = await servers_of(settings, [it.stand.environment["DROPGATE_BROKER_URL"] for it in entrants])
-    for left_out in servers.left_out:
-        say_error(str(left_out))
+    unwatched = [str(it) for it in servers.left_out]
+    for sentence in unwatched:
+        say_error(sentence)
     desk = Desk(
         environment=environment,
         engine=engine,
@@ -159,6 +160,7 @@ async def _bench(request: Request, engine: AsyncEngine, folder: Path) -> Bench:
         name_server=name_server,
         jars=request.jars,
         progress=_progress(),
+        unwatched=unwatched,
     )
 
 

@@ -61,6 +61,8 @@ class Bench:
     name_server: str
     jars: Path
     progress: Progress
+    unwatched: Sequence[str] = ()
+    """One sentence each server that cannot be watched."""
     figures: list[Figure] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -96,6 +98,7 @@ class Bench:
             repeats=self.rounds,
             figures=tuple(self.figures),
             facts=tuple(self.facts),
+            unwatched=tuple(self.unwatched),
         )
 
     def planned(self) -> Iterator[str]:

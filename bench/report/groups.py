@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import NamedTuple
 
-from bench.figures import Audit, Figure, Latency, Measure, Unit, Variant, median_rate
+from bench.figures import Audit, Figure, Latency, Measure, Unit, Usage, Variant, median_rate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +65,27 @@ class Group:
     @property
     def clean(self) -> bool:
         return all(audit.clean for audit in self.audits)
+
+    @property
+    def server_cores(self) -> dict[str, float]:
+        """By server, the median of the repeats. Empty where none was watched."""
+        used = by_process(figure.servers for figure in self.figures)
+        return {server: median(usage.cores for usage in them) for server, them in used.items()}
+
+    @property
+    def other_cores(self) -> float | None:
+        """Of all processes together that are no servers, the median of the repeats. None: nobody looked."""
+        sums = [sum(usage.cores for usage in figure.usage) for figure in self.figures if figure.usage]
+        return median(sums) if sums else None
+
+
+def by_process(repeats: Iterable[Sequence[Usage]]) -> dict[str, list[Usage]]:
+    """In the order in which they first come."""
+    found: dict[str, list[Usage]] = {}
+    for usages in repeats:
+        for usage in usages:
+            found.setdefault(usage.process, []).append(usage)
+    return found
 
 
 def key_of(figure: Figure) -> Key:

@@ -16,7 +16,7 @@ from bench.figures import Measure, Unit
 from bench.report.groups import Group, groups_of
 from bench.report.run import Run
 from bench.report.table import TITLES, units_of
-from bench.report.words import BROKEN, LATENCIES, P50, P99, faults_of, number
+from bench.report.words import BROKEN, LATENCIES, OTHERS, P50, P99, faults_of, number
 from bench.subjects import is_ours
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ COLOURS = (OWN, "#d98e04", "#2e8b72", "#7e57a6", "#5d4037", "#00838f", "#8d9a1e"
 WIDTH, HEIGHT = 1_100, 600
 HEAD, ROW = 140, 36
 """Heights of a picture of bars, in pixels: what is around them, and one bar."""
+
+
+SEEN_CORES = 0.1
+"""About as wide as its number: less is too thin to write on, and a server that never used so much has no part."""
 
 
 class NoPictures(Exception):
@@ -67,6 +71,9 @@ def _all(groups: Sequence[Group]) -> Iterator[tuple[str, bytes]]:
     timed = [group for group in beside if group.latency_ms(LATENCIES[P50]) is not None]
     if timed:
         yield "latency.svg", _latencies(timed)
+    watched = [group for group in beside if group.server_cores and group.other_cores is not None]
+    if watched:
+        yield "cores.svg", _cores(watched)
 
 
 def _lines(groups: Sequence[Group]) -> dict[str, list[Group]]:
@@ -127,6 +134,27 @@ def _latencies(groups: Sequence[Group]) -> bytes:
     for name in (P50, P99):
         chart.add(name, [_ms(group, name) for group in slowest_first])
     return _svg(chart)
+
+
+def _cores(groups: Sequence[Group]) -> bytes:
+    """Who used how much of the machine, the fastest on top."""
+    import pygal  # noqa: PLC0415
+
+    slowest_first = sorted(groups, key=lambda it: it.rate_per_s)
+    title = f"Cores used while {BESIDE_CLIENTS} clients buy"
+    chart = pygal.HorizontalStackedBar(**_config(title, rows=len(groups)), print_values=True)
+    chart.x_labels = [_seller(group) for group in slowest_first]
+    chart.add(OTHERS, [_part(group.other_cores) for group in slowest_first])
+    seen = (it for group in slowest_first for it, cores in group.server_cores.items() if cores >= SEEN_CORES)
+    for server in dict.fromkeys(seen):
+        chart.add(server, [_part(group.server_cores.get(server)) for group in slowest_first])
+    return _svg(chart)
+
+
+def _part(cores: float | None) -> dict[str, object] | None:
+    if cores is None:
+        return None
+    return {"value": cores} if cores >= SEEN_CORES else {"value": cores, "formatter": lambda _: ""}
 
 
 def _ms(group: Group, name: str) -> float:

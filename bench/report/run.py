@@ -15,7 +15,8 @@ class Unreadable(Exception):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """`started_at` is UTC. `versions`: by name, of what was measured and of what it ran on."""
+    """`started_at` is UTC. `versions`: by name, of what was measured and of what it ran on. `unwatched`: one sentence
+    each server whose cores and memory no figure has."""
 
     started_at: datetime
     machine: str
@@ -23,6 +24,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     figures: tuple[Figure, ...]
     facts: tuple[Fact, ...] = ()
+    unwatched: tuple[str, ...] = ()
 
 
 def encode(run: Run) -> bytes:

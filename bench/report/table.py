@@ -10,12 +10,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from bench.figures import Figure, Measure, Unit, Usage
+from bench.figures import Figure, Measure, Unit
 from bench.report.goals import Judged, Verdict, judge_all
-from bench.report.groups import Group, Key, groups_of, spread_of
+from bench.report.groups import Group, Key, by_process, groups_of, spread_of
 from bench.report.run import Run
 from bench.report.sources import Found
-from bench.report.words import BROKEN, FAULTS, LATENCIES, NONE, number, spread
+from bench.report.words import BROKEN, FAULTS, LATENCIES, NONE, OTHERS, number, spread
 from bench.subjects import floor_of
 from service.cli.output import facts_table, table
 
@@ -110,6 +110,7 @@ def _about(run: Run) -> dict[str, object]:
         "machine": run.machine,
         "repeats": f"{run.repeats}; a figure is the median (least–most), an audit the worst",
         **dict(sorted(run.versions.items())),
+        **({"not watched": "\n".join(run.unwatched)} if run.unwatched else {}),
     }
 
 
@@ -194,7 +195,7 @@ def usage_table(groups: Iterable[Group]) -> Table:
     columns, right = ("subject", "measure", "process", "clients", "cores", "MB"), ("clients", "cores", "MB")
     made = table("What processes used", columns, (), right=right, whole_words=columns[:3])
     for group in groups:
-        for process, used in _by_process(figure.usage for figure in group.figures).items():
+        for process, used in by_process(figure.usage for figure in group.figures).items():
             cores, most = median(usage.cores for usage in used), max(usage.resident_mb for usage in used)
             subject, measure = group.key.subject, group.key.measure
             made.add_row(
@@ -207,23 +208,22 @@ def servers_table(groups: Sequence[Group]) -> Table:
     """Cores, one row a measurement: the median of the repeats. The most memory of each server stands below."""
     largest = _largest(figure for group in groups for figure in group.figures)
     left = ("subject", "measure", "how")
-    right = ("clients", "all others", *largest)
+    right = ("clients", OTHERS, *largest)
     made = table("Cores that the servers used", (*left, *right), (), right=right, whole_words=left)
-    for key, figures in ((group.key, group.figures) for group in groups if any(it.servers for it in group.figures)):
-        used = _by_process(figure.servers for figure in figures)
-        others = [sum(usage.cores for usage in figure.usage) for figure in figures if figure.usage]
-        cores = (others, *([usage.cores for usage in used.get(server, ())] for server in largest))
-        shown = (f"{median(them):.2f}" if them else NONE for them in cores)
+    for group in (it for it in groups if it.server_cores):
+        cores = (group.other_cores, *map(group.server_cores.get, largest))
+        shown = (NONE if used is None else f"{used:.2f}" for used in cores)
+        key = group.key
         made.add_row(key.subject, key.measure, key.variant or NONE, f"{key.clients:,}", *shown)
     memory = ", ".join(f"{server} {most:,.0f}" for server, most in largest.items())
-    made.caption = f"all others: the processes of the table above together. Most MB in memory: {memory}\n"
+    made.caption = f"{OTHERS}: the processes of the table above together. Most MB in memory: {memory}\n"
     made.caption_justify = "left"
     return made
 
 
 def _largest(figures: Iterable[Figure]) -> dict[str, float]:
     """By server, the most megabytes that it ever had."""
-    by_server = _by_process(figure.servers for figure in figures)
+    by_server = by_process(figure.servers for figure in figures)
     return {server: max(usage.resident_mb for usage in used) for server, used in by_server.items()}
 
 
@@ -235,14 +235,6 @@ def notes_table(groups: Iterable[Group]) -> Table:
         for note in dict.fromkeys(figure.note for figure in group.figures if figure.note):
             made.add_row(group.key.subject, group.key.measure, f"{group.key.clients:,}", note)
     return made
-
-
-def _by_process(repeats: Iterable[Sequence[Usage]]) -> dict[str, list[Usage]]:
-    found: dict[str, list[Usage]] = {}
-    for usages in repeats:
-        for usage in usages:
-            found.setdefault(usage.process, []).append(usage)
-    return found
 
 
 def goals_table(judged: Sequence[Judged]) -> Table:

@@ -9,6 +9,8 @@ from bench.report.groups import Group, Spread
 
 NONE = "–"
 BROKEN = "✗"
+OTHERS = "all others"
+"""The processes that were watched and are no servers: ours, and the generator."""
 
 FAULTS: dict[str, Callable[[Audit], int]] = {
     "oversold": lambda audit: audit.oversold,

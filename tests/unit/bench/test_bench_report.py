@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -110,6 +111,10 @@ def rush(sold: int, buyers: int = 100_000) -> Figure:
 def used(resident_mb: float, process: str = "dropgate api") -> Figure:
     other = Usage(process="redis", cores=1.0, resident_mb=9_999)
     return accept(Subject.DROPGATE_5, 1, usage=(other, Usage(process=process, cores=1.0, resident_mb=resident_mb)))
+
+
+def used_by(process: str, cores: float) -> Usage:
+    return Usage(process=process, cores=cores, resident_mb=40 * cores)
 
 
 def both_engines(better: float, other: float) -> tuple[Figure, Figure]:
@@ -344,9 +349,8 @@ def test_no_number_is_cut_off_however_narrow_it_is(terminal, width, capsys):
 
 def test_servers_have_a_row_a_measurement_and_their_memory_is_said_once():
     def measured(redis_cores: float, **more: float) -> Figure:
-        api = Usage(process="dropgate api", cores=0.75, resident_mb=100)
-        used = {"Redis": redis_cores, **more}
-        servers = tuple(Usage(process=name, cores=cores, resident_mb=40 * cores) for name, cores in used.items())
+        api = used_by("dropgate api", 0.75)
+        servers = tuple(used_by(name, cores) for name, cores in {"Redis": redis_cores, **more}.items())
         return accept(Subject.DROPGATE_5, 1, usage=(api, api), servers=servers)
 
     found = run(measured(0.2), measured(0.4), measured(0.3, broker=1.25), floor(1))
@@ -358,26 +362,44 @@ def test_servers_have_a_row_a_measurement_and_their_memory_is_said_once():
     assert judged("memory of a process", found).verdict is Verdict.MET
 
 
-def test_a_run_that_watched_no_server_has_no_table_of_them():
-    assert "servers" not in plain(tables(a_whole_run()))
+def test_a_run_that_watched_no_server_has_no_table_and_no_picture_of_them():
+    found = run(accept(Subject.DROPGATE_5, 3_600, usage=(used_by("dropgate api", 0.9),)))
+    assert "servers" not in plain(tables(found))
+    assert "cores.svg" not in pictures(found)
+
+
+def test_a_server_that_could_not_be_watched_is_said_among_the_facts_of_the_machine():
+    why = "Redis at far:6379 is not watched: it is on another machine."
+    found = msgspec.structs.replace(run(), unwatched=(why, "database is not watched: it is gone."))
+    text = plain(tables(found))
+    assert re.search(rf"not watched +{re.escape(why)}\n +database is not", text)
+    assert "not watched" not in plain(tables(run()))
+    assert decode(encode(found)) == found
 
 
 # --- the document and the folder --------------------------------------------------------------------------------------
 
 
 def a_whole_run() -> Run:
-    more = {"usage": (Usage(process="dropgate api", cores=0.9, resident_mb=88.5),), "answers": {"202": 3}, "note": "so"}
+    more: Any = {
+        "usage": (Usage(process="dropgate api", cores=0.9, resident_mb=88.5),),
+        "answers": {"202": 3},
+        "note": "so",
+    }
     return run(
         floor(3_000, 16),
         floor(3_000),
         accept(Subject.DROPGATE_5, 3_600, 16, latency=latency(), audit=CLEAN, **more),
-        accept(Subject.DROPGATE_5, 3_600, latency=latency(), audit=CLEAN),
+        accept(Subject.DROPGATE_5, 3_600, latency=latency(), audit=CLEAN, servers=(used_by("Redis", 0.4),), **more),
         accept("naive <1>", 4_700, latency=latency(), audit=oversold(1_203)),
         facts=(fact(FactName.REDIS_BYTES, 312),),
     )
 
 
-DRAWN = {"rate-floor-requests.svg", "rate-accept-reservations.svg", "sellers-reservations.svg", "latency.svg"}
+DRAWN = {
+    *("rate-floor-requests.svg", "rate-accept-reservations.svg"),
+    *("sellers-reservations.svg", "latency.svg", "cores.svg"),
+}
 """Of the whole run."""
 
 
@@ -387,6 +409,15 @@ def test_a_run_comes_back_from_its_document_as_it_was():
 
 def test_a_field_of_a_later_bench_does_not_keep_a_run_from_being_read():
     assert decode(encode(run()).replace(b"{", b'{"later": 1, ', 1)) == run()
+
+
+def test_a_run_of_an_earlier_bench_is_read_without_what_it_did_not_write():
+    found = run(paced(Subject.DROPGATE_5, Variant.HALF_THE_PEAK, 1))
+    document = json.loads(encode(found))
+    del document["unwatched"], document["figures"][0]["variant"], document["figures"][0]["servers"]
+    (figure,) = found.figures
+    plainer = msgspec.structs.replace(found, figures=(msgspec.structs.replace(figure, variant=Variant.ONLY),))
+    assert decode(json.dumps(document).encode()) == plainer
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"[1]", b"\xff"])
@@ -440,6 +471,20 @@ def test_pictures_leave_no_finder_among_the_imports():
 
 def test_the_same_run_gives_the_same_pictures():
     assert pictures(a_whole_run()) == pictures(a_whole_run())
+
+
+def test_the_picture_of_the_cores_has_a_part_for_each_server_and_one_for_all_others():
+    def bought(subject: str, database: float, name_server: float) -> Figure:
+        servers = (used_by("database", database), used_by("name server", name_server))
+        return accept(subject, 1, usage=(used_by("dropgate api", 0.9),), servers=servers)
+
+    found = run(bought("a", 0.42, 0.01), bought("b", 0.03, 0.09), accept("naive", 1, servers=(used_by("Redis", 1),)))
+    svg = pictures(found)["cores.svg"].decode()
+    written = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+    assert {"all others", "database", "a", "b"} <= set(written)
+    assert not {"name server", "naive", "Redis"} & set(written), "too little to be seen, or all others not known"
+    assert "0.42" in written
+    assert "0.03" not in written, "its part is thinner than the number"
 
 
 def test_what_sold_wrongly_is_red_and_says_how_much():
