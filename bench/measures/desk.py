@@ -39,12 +39,12 @@ class Desk:
         """These, and the servers."""
         return watching(processes or {}, self.servers)
 
-    async def floor(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str], *, around_s: float
+    async def timed(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float
     ) -> Figure:
-        """Of a process that runs a closed loop; `around_s`: for its start and its end."""
+        """Of a process that prints what it timed."""
         async with self.watching() as watch:
-            output = await said(name, command, environment, self.folder, timeout_s=self.seconds + around_s)
+            output = await said(name, command, environment, self.folder, timeout_s=timeout_s)
         timed = msgspec.json.decode(output, type=Timed)
         return msgspec.structs.replace(timed.figure, servers=watch.servers(timed.began_s, timed.ended_s))
 

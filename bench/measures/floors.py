@@ -54,4 +54,5 @@ async def alone(desk: Desk, subject: Subject, clients: int) -> list[Figure]:
     """In a process without HTTP (bench/floors/alone.py)."""
     kind = {Subject.REDIS_ALONE: "redis", Subject.RAW_INSERT: "insert"}[subject]
     command = [sys.executable, "-m", "bench.floors.alone", kind, str(clients), str(desk.seconds)]
-    return [await desk.floor(f"floor {kind}", command, desk.environment, around_s=ALONE_AROUND_S)]
+    timeout_s = desk.seconds + ALONE_AROUND_S
+    return [await desk.timed(f"floor {kind}", command, desk.environment, timeout_s=timeout_s)]

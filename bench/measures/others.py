@@ -12,7 +12,7 @@ from bench.engine.halves import TOPIC
 from bench.figures import Figure
 from bench.measures.desk import Desk
 from bench.peers import java
-from bench.stand.child import BenchFailed, said
+from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
 from bench.strategies.measure import ASKED_TIMES
 from bench.subjects import Subject
@@ -28,8 +28,7 @@ async def strategy(desk: Desk, name: str, clients: int) -> list[Figure]:
     numbers = ("--clients", str(clients), "--warm", str(desk.warm_s), "--seconds", str(desk.seconds))
     command = [sys.executable, "-m", "bench.strategies", name, *numbers]
     timeout_s = desk.warm_s + ASKED_TIMES * desk.seconds + STRATEGY_AROUND_S
-    output = await said(f"strategy {name}", command, desk.environment, desk.folder, timeout_s=timeout_s)
-    return [msgspec.json.decode(output, type=Figure)]
+    return [await desk.timed(f"strategy {name}", command, desk.environment, timeout_s=timeout_s)]
 
 
 async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) -> list[Figure]:
@@ -49,5 +48,6 @@ async def java_halves(desk: Desk, name_server: str, jars: Path, threads: int) ->
 async def half_sends(desk: Desk, stand: Stand, subject: Subject, clients: int) -> list[Figure]:
     """By the stand's own client, without a batch path around it."""
     command = stand.module("bench.engine.halves", str(clients), str(desk.seconds))
-    figure = await desk.floor("half messages", command, stand.environment, around_s=HALVES_AROUND_S)
+    timeout_s = desk.seconds + HALVES_AROUND_S
+    figure = await desk.timed("half messages", command, stand.environment, timeout_s=timeout_s)
     return [msgspec.structs.replace(figure, subject=subject)]

@@ -1,4 +1,4 @@
-"""`python -m bench.strategies NAME --clients N --warm S --seconds S`: one figure, as one line of JSON.
+"""`python -m bench.strategies NAME --clients N --warm S --seconds S`: what it timed, as one line of JSON.
 
 Where to sell is in DROPGATE_REDIS_URL and DROPGATE_DATABASE_URL; nothing of it stays there.
 """
@@ -13,7 +13,7 @@ import sys
 import msgspec
 import uvloop
 
-from bench.figures import Figure
+from bench.closed_loop import Timed
 from bench.strategies.measure import at_its_pace
 from bench.strategies.registry import STRATEGIES
 from bench.strategies.sql import remove_tables
@@ -24,8 +24,8 @@ def main() -> None:
     wanted = _arguments()
     stores = Stores(redis_url=_url("DROPGATE_REDIS_URL"), database_url=_url("DROPGATE_DATABASE_URL"))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        figure = runner.run(_measured(wanted, stores))
-    print(msgspec.json.encode(figure).decode())
+        timed = runner.run(_measured(wanted, stores))
+    print(msgspec.json.encode(timed).decode())
 
 
 def _arguments() -> argparse.Namespace:
@@ -44,7 +44,7 @@ def _url(variable: str) -> str:
     return url
 
 
-async def _measured(wanted: argparse.Namespace, stores: Stores) -> Figure:
+async def _measured(wanted: argparse.Namespace, stores: Stores) -> Timed:
     strategy = STRATEGIES[wanted.name](stores)
     try:
         return await at_its_pace(strategy, clients=wanted.clients, warm_s=wanted.warm, seconds=wanted.seconds)

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from bench.figures import Audit, Figure, Measure, latency_of
+from bench.closed_loop import Timed
+from bench.figures import Audit, Figure, Measure, Usage, latency_of
+from bench.own_use import OwnUse
 from bench.strategies.patience import PATIENCE_S
 from bench.strategies.strategy import Books, Strategy, TooBusy
 
@@ -32,23 +34,24 @@ YOURS, SOLD_OUT, TOO_BUSY, NO_ANSWER = "yours", "sold_out", "too_busy", "no_answ
 
 @dataclass(kw_only=True)
 class Heard:
-    """By all clients together. `answers`: those until `ends_s`, of `perf_counter`; the others hear whatever comes."""
+    """By all clients together, in `seconds` from `began_s` of the monotonic clock on. `answers`: those until `ends_s`;
+    the others hear whatever comes. `used`: by this process, the strategy and the clients that ask it."""
 
+    began_s: float
     ends_s: float
     asked: int = 0
     told: set[str] = field(default_factory=set)
     answers: Counter[str] = field(default_factory=Counter)
     waited_s: list[float] = field(default_factory=list)
     seconds: float = 0.0
+    used: tuple[Usage, ...] = ()
 
 
-async def at_its_pace(strategy: Strategy, *, clients: int, warm_s: float, seconds: float) -> Figure:
+async def at_its_pace(strategy: Strategy, *, clients: int, warm_s: float, seconds: float) -> Timed:
     """Warmed up, and with as many units as it sells in about `seconds`, to half as many buyers more: a crowd that is
     no larger than the stock could not show what oversells."""
     stock = max(UNITS_LEAST, round(await _pace(strategy, clients, max(warm_s, WARM_LEAST_S)) * seconds))
-    return await measure(
-        strategy, stock=stock, buyers=stock + stock // 2, clients=clients, asked_s=ASKED_TIMES * seconds
-    )
+    return await timed(strategy, stock=stock, buyers=stock + stock // 2, clients=clients, asked_s=ASKED_TIMES * seconds)
 
 
 async def _pace(strategy: Strategy, clients: int, seconds: float) -> float:
@@ -60,17 +63,22 @@ async def _pace(strategy: Strategy, clients: int, seconds: float) -> float:
 
 
 async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int, asked_s: float = ASKED_S) -> Figure:
+    """As `timed`."""
+    return (await timed(strategy, stock=stock, buyers=buyers, clients=clients, asked_s=asked_s)).figure
+
+
+async def timed(strategy: Strategy, *, stock: int, buyers: int, clients: int, asked_s: float) -> Timed:
     """Of a new product. The rate counts who was told "yours", over the time until the last answer; without stock,
     who was refused. `buyers` above `stock` takes refusals into the time and the latencies of the former. After
     `asked_s` nobody asks any more, and what was answered by then counts; the audit is of all who were told.
     """
     await strategy.prepare(stock)
     heard = await _rush(strategy, buyers=buyers, clients=clients, asked_s=asked_s)
-    began = time.perf_counter()
+    settling_s = time.monotonic()
     await strategy.settle()
-    behind_s = time.perf_counter() - began
+    behind_s = time.monotonic() - settling_s
     sold = stock > 0
-    return Figure(
+    figure = Figure(
         subject=strategy.name,
         measure=Measure.ACCEPT if sold else Measure.REJECT,
         clients=clients,
@@ -79,9 +87,11 @@ async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int, 
         seconds=heard.seconds,
         latency=latency_of(heard.waited_s),
         audit=audit(heard.told, await strategy.books()),
+        usage=heard.used,
         answers=dict(heard.answers),
         note=_note(heard, buyers, asked_s, behind_s),
     )
+    return Timed(figure=figure, began_s=heard.began_s, ended_s=heard.began_s + heard.seconds)
 
 
 def _note(heard: Heard, buyers: int, asked_s: float, behind_s: float) -> str:
@@ -103,21 +113,22 @@ def audit(told: Collection[str], books: Books) -> Audit:
 
 async def _rush(strategy: Strategy, *, buyers: int, clients: int, asked_s: float) -> Heard:
     names = (f"buyer-{number}" for number in range(buyers))
-    began = time.perf_counter()
-    heard = Heard(ends_s=began + asked_s)
+    began_s, own = time.monotonic(), OwnUse()
+    heard = Heard(began_s=began_s, ends_s=began_s + asked_s)
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):
             group.create_task(_client(strategy, names, heard))
-    heard.seconds = min(time.perf_counter() - began, asked_s)
+    heard.used = (own.until_now("strategy"),)
+    heard.seconds = min(time.monotonic() - began_s, asked_s)
     return heard
 
 
 async def _client(strategy: Strategy, names: Iterator[str], heard: Heard) -> None:
     """Until no buyer is left, or nobody asks any more. A buyer who has asked is never left: its unit may be taken."""
-    while (began := time.perf_counter()) < heard.ends_s and (buyer := next(names, None)) is not None:
+    while (began := time.monotonic()) < heard.ends_s and (buyer := next(names, None)) is not None:
         heard.asked += 1
         answer = await _answer(strategy, buyer)
-        answered = time.perf_counter()
+        answered = time.monotonic()
         heard.waited_s.append(answered - began)
         if answered <= heard.ends_s:
             heard.answers[answer] += 1

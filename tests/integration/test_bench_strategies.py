@@ -20,7 +20,8 @@ import pymysql
 import pytest
 from sqlalchemy.exc import DataError
 
-from bench.figures import Figure, Measure
+from bench.closed_loop import Timed
+from bench.figures import Measure
 from bench.strategies.bare_decr import BareDecr
 from bench.strategies.measure import SOLD_OUT, YOURS, audit, measure
 from bench.strategies.redis_side import lua
@@ -240,13 +241,13 @@ SHORTLY = ("--clients", "16", "--warm", "0.5", "--seconds", "0.5")
 
 
 @pytest.mark.parametrize("name", ["conditional_update", "segmented", "lock_around_order"])
-async def test_a_child_prints_one_figure_and_leaves_nothing_on_the_servers(
+async def test_a_child_prints_what_it_timed_and_leaves_nothing_on_the_servers(
     stores: Stores, redis7: Redis, mariadb: MariaDB, name: str
 ):
     urls = {"DROPGATE_REDIS_URL": stores.redis_url, "DROPGATE_DATABASE_URL": stores.database_url}
     code, out, err = await _run(name, *SHORTLY, **urls)
     assert (code, err) == (0, "")
-    figure = msgspec.json.decode(out, type=Figure)
+    figure = msgspec.json.decode(out, type=Timed).figure
     assert (figure.subject, figure.clients) == (name, 16)
     assert figure.audit is not None
     assert figure.audit.clean
@@ -259,7 +260,7 @@ async def test_as_a_child_read_then_write_has_buyers_enough_to_be_seen_overselli
     urls = {"DROPGATE_REDIS_URL": stores.redis_url, "DROPGATE_DATABASE_URL": stores.database_url}
     code, out, _ = await _run("naive", *SHORTLY, **urls)
     assert code == 0
-    audit_ = msgspec.json.decode(out, type=Figure).audit
+    audit_ = msgspec.json.decode(out, type=Timed).figure.audit
     assert audit_ is not None
     assert audit_.oversold > 0
 

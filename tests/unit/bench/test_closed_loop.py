@@ -30,6 +30,9 @@ async def test_as_many_calls_as_clients_are_under_way_and_each_has_a_number_of_i
     figure = timed.figure
     assert (figure.measure, figure.clients, figure.unit, figure.count) == (Measure.FLOOR, 4, "rows", 128 * len(numbers))
     assert figure.seconds == timed.ended_s - timed.began_s >= SECONDS
+    (used,) = figure.usage
+    assert used.cores < 1, "clients that wait use little"
+    assert used.resident_mb > 1
 
 
 async def test_a_call_that_goes_on_after_its_answer_took_only_until_then() -> None:

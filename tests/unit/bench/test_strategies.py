@@ -80,12 +80,17 @@ class Shelf:
 
 async def test_a_strategy_sells_a_first_product_that_is_not_counted_and_then_as_much_as_its_pace_allows():
     shelf = Shelf(0.01)
-    figure = await at_its_pace(shelf, clients=8, warm_s=0.5, seconds=1.0)
+    timed = await at_its_pace(shelf, clients=8, warm_s=0.5, seconds=1.0)
+    figure = timed.figure
     warmed_up, measured = (len(sold) for sold in shelf.sold)
     assert warmed_up > 100
     assert figure.count == measured == figure.audit.stock == pytest.approx(2 * warmed_up, rel=0.1)  # type: ignore[union-attr]
     assert figure.answers == {YOURS: measured, SOLD_OUT: measured // 2}
     assert figure.seconds > 1.0
+    assert timed.ended_s - timed.began_s == pytest.approx(figure.seconds), "the first product is not in its time"
+    (used,) = figure.usage
+    assert 0 < used.cores < 1.5
+    assert used.resident_mb > 1
 
 
 async def test_a_strategy_that_is_slower_than_it_was_is_asked_no_longer_than_twice_its_time():
@@ -93,7 +98,7 @@ async def test_a_strategy_that_is_slower_than_it_was_is_asked_no_longer_than_twi
         async def settle(self) -> None:
             self.buy_s = 0.2
 
-    figure = await at_its_pace(Tires(0.005), clients=4, warm_s=0.5, seconds=0.5)
+    figure = (await at_its_pace(Tires(0.005), clients=4, warm_s=0.5, seconds=0.5)).figure
     assert figure.seconds == pytest.approx(1.0)
     assert 0 < figure.count < figure.audit.stock  # type: ignore[union-attr]
     assert "buyers had asked after 1 s" in figure.note
@@ -107,7 +112,7 @@ async def test_whoever_has_asked_when_the_time_is_up_is_waited_for_and_audited_b
 
 
 async def test_a_strategy_that_sells_next_to_nothing_still_has_a_product_to_run_out_of():
-    figure = await at_its_pace(Shelf(0.4), clients=1, warm_s=0.0, seconds=0.5)
+    figure = (await at_its_pace(Shelf(0.4), clients=1, warm_s=0.0, seconds=0.5)).figure
     assert figure.audit is not None
     assert figure.audit.stock == UNITS_LEAST
     assert figure.measure is Measure.ACCEPT
