@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 FEW = 3
-"""Steps that are through before the time left is guessed."""
+"""So many steps are through, and half of a round, before the time left is guessed: floors come first, and are short."""
 SECONDS_UNTIL_S = 100.0
 """Below it minutes would say too little."""
 
@@ -41,7 +41,7 @@ class Course:
         """For this step and all after it: as long as it took in earlier rounds; a new one, as long as any. None: too
         few are through."""
         took = self._took_s()
-        if len(self._begun) <= FEW:
+        if len(self._begun) <= max(FEW, self._steps // (2 * self.rounds)):
             return None
         whole_s = [lasted_s for lasts_s in took.values() for lasted_s in lasts_s]
         return sum(count * fmean(took.get(name, whole_s)) for name, count in self._left.items())

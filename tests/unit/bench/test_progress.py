@@ -55,6 +55,12 @@ def test_once_a_few_are_through_each_step_is_thought_to_last_as_the_others_did(c
     assert lines[2:] == ["[3/6] c", "[4/6] d (about 60 s left)", "[5/6] e (about 60 s left)"]
 
 
+def test_before_half_of_the_first_round_is_through_no_time_is_guessed(clock: Clock) -> None:
+    course = Course(planned="abcdefghij" * 2, rounds=2, clock=clock)
+    lines = begun(course, clock, *((name, 1, 1) for name in "abcdef"))
+    assert [line for line in lines if "left" in line] == ["[6/20] round 1 of 2: f (about 15 s left)"]
+
+
 def test_a_step_of_a_later_round_is_thought_to_last_as_it_did_in_whatever_order_it_comes(clock: Clock) -> None:
     course = Course(planned=["quick", "slow", "other"] * 2, rounds=2, clock=clock)
     first = (("quick", 1, 1), ("slow", 1, 300), ("other", 1, 60))
