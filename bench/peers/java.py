@@ -115,8 +115,10 @@ async def _compile_and_run(load: Load, tools: _Tools, folder: Path) -> Outcome:
 
 
 def _arguments(load: Load, tools: _Tools, folder: Path) -> Sequence[str]:
-    """The client logs into its user's home, whatever it is told: here that is ours, and goes with us."""
-    jvm = [HEAP, "-XX:-UsePerfData", f"-Duser.home={folder}", "-Drocketmq.log.level=ERROR"]
+    """The client logs into its user's home, whatever it is told: here that is ours, and goes with us. So does what a
+    JVM leaves that crashes."""
+    ours = [f"-XX:ErrorFile={folder}/crash.log", f"-Duser.home={folder}"]
+    jvm = [HEAP, "-XX:-UsePerfData", *ours, "-Drocketmq.log.level=ERROR"]
     classpath = os.pathsep.join((str(folder), f"{tools.jars}/*"))
     numbers = (load.threads, load.body_bytes, load.warm_up_s, load.seconds)
     return [*jvm, "-cp", classpath, PROGRAM.stem, load.name_server, load.topic, *map(str, numbers)]
