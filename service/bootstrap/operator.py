@@ -48,6 +48,7 @@ async def operator(settings: Settings) -> AsyncIterator[OperatorServices]:
 
 async def migrate(settings: Settings) -> str:
     """The revision reached."""
+    # Alembic is 11 MB, and every part of Dropgate imports this module: only who migrates loads it.
     from service.adapters.sql import migrate as sql_migrate
 
     database = open_database(settings)

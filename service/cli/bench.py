@@ -55,8 +55,7 @@ def bench(  # noqa: PLR0913, PLR0917 - Typer's options are arguments
     """Measure floors, comparators and Dropgate on the servers of the settings, and audit each measurement.
 
     It makes sales named bench-…, in a database that has no others; an empty one must have bench or test in its name.
-    Exit code 0 if everything was measured and every
-    audit is clean.
+    Exit code 0 if everything was measured and every audit is clean.
     """
     _check_extras()
     from bench.command import Request, run_measured

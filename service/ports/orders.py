@@ -234,8 +234,8 @@ class SaleStore(Protocol):
         """Every sale that is not settled, newest first, and those settled last; bounded by SALES_READ_MAX."""
 
     async def view(self) -> Sequence[Sale]:
-        """As `sales`, to be read all the time: a settled sale is shown as it was when this process first saw it so, and
-        up to 10 s late where this process never saw it alive."""
+        """As `sales`, to be read all the time: a settled sale that has left Redis is shown as it was when this process
+        first saw it so, and any settled one up to 10 s late where this process never saw it alive."""
 
     async def set_status(self, sale_id: SaleId, expected: SaleStatus, status: SaleStatus, now_ms: int) -> bool:
         """Compare-and-set. `open` under the authority `redis` also sets `sold_in_epoch`, before anything can be

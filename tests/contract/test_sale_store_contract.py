@@ -129,6 +129,18 @@ async def test_a_view_finds_what_it_never_saw_alive_and_forgets_what_is_gone(
     assert [sale.id for sale in await here.sales.view()] == [SALE]
 
 
+async def test_a_view_shows_at_once_that_a_settled_sale_has_left_redis(rivals: tuple[Stores, Stores]) -> None:
+    """Else a sweep would ask for slots that are gone, and report them lost, for ever."""
+    here, elsewhere = rivals
+    await drive(elsewhere, Authority.LOADING, Authority.REDIS)
+    await here.sales.view()
+    await elsewhere.sales.set_status(SALE, SaleStatus.DRAFT, SaleStatus.SETTLED, NOW + 10)
+    assert [sale.authority for sale in await here.sales.view()] == [Authority.REDIS]
+    left = await drive(elsewhere, Authority.SQL)
+    for _ in range(2):
+        assert list(await here.sales.view()) == [left]
+
+
 async def test_a_status_changes_only_from_what_was_seen(stores: Stores) -> None:
     set_status = stores.sales.set_status
     assert await set_status(SALE, SaleStatus.DRAFT, SaleStatus.READY, NOW)

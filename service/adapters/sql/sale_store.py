@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from service.adapters.sql import authority, schema, snapshot, tables, transactions, unlinks
 from service.adapters.sql.database import Database, Lane
 from service.adapters.sql.rows import (
-    AnyRow,
     Values,
     key_of_row,
     sale_of_row,
@@ -21,7 +20,7 @@ from service.adapters.sql.rows import (
 )
 from service.adapters.sql.sale_rows import lock_sale
 from service.adapters.sql.sale_transaction import SqlSaleTransaction
-from service.adapters.sql.sale_view import NEWEST, SaleView, is_unsettled
+from service.adapters.sql.sale_view import SaleView, in_order, is_unsettled, live_ones, newest_settled
 from service.adapters.sql.statements import BY_KEY, insert_or_ignore
 from service.domain.errors import Conflict, InvalidRequest, InvariantBroken, NotFound
 from service.domain.ids import SaleId
@@ -65,16 +64,13 @@ class SqlSaleStore:
 
     async def sales(self) -> Sequence[Sale]:
         """Two statements, each by the index over states: settled sales stay for ever."""
-        newest = select(tables.sales).order_by(*NEWEST)
 
-        async def work(connection: AsyncConnection) -> list[AnyRow]:
-            live = (await connection.execute(newest.where(is_unsettled()).limit(SALES_READ_MAX))).all()
-            settled = newest.where(tables.sales.c.status == str(SaleStatus.SETTLED)).limit(SALES_READ_MAX - len(live))
-            # one that is settled between the two is in both
-            return list({it.id: it for it in [*live, *await connection.execute(settled)]}.values())
+        async def work(connection: AsyncConnection) -> Sequence[Sale]:
+            live = await live_ones(connection)
+            settled = await connection.execute(newest_settled(tables.sales, limit=SALES_READ_MAX - len(live)))
+            return in_order(live, map(sale_of_row, settled))
 
-        found = [sale_of_row(it) for it in await transactions.read(self._database, work, lane=Lane.VIEW)]
-        return sorted(found, key=lambda sale: sale.status is SaleStatus.SETTLED)
+        return await transactions.read(self._database, work, lane=Lane.VIEW)
 
     async def view(self) -> Sequence[Sale]:
         return await self._view.sales()

@@ -1,13 +1,14 @@
 """What a process sees of the sales, twice a second: the live ones as they are, the settled ones remembered.
 
 A shop has ever more settled sales, and its processes look all the time: 1,100 rows cost 50 ms of the event loop, and
-every request that comes meanwhile waits for it."""
+every request that comes meanwhile waits for it. One is remembered once it is at rest: it has left Redis, and nothing
+moves it any more."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Select, select
@@ -17,7 +18,7 @@ from service.adapters.sql import tables, transactions
 from service.adapters.sql.database import Database, Lane
 from service.adapters.sql.rows import sale_of_row
 from service.domain.ids import SaleId
-from service.domain.sale import Sale, SaleStatus
+from service.domain.sale import Authority, Sale, SaleStatus
 from service.ports.orders import SALES_READ_MAX
 
 SETTLED_EVERY_S = 10.0
@@ -30,7 +31,8 @@ NEWEST = (tables.sales.c.status_at_ms.desc(), tables.sales.c.id.desc())
 
 
 class SaleView:
-    """Of one process. Reads that overlap may each look for settled sales; none undoes what another one found."""
+    """Of one process. Of two reads that overlap, the older may forget what the newer found settled: it saw that alive,
+    so the next one looks again."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -42,41 +44,51 @@ class SaleView:
         """Two or three statements, each by the index over states. StoreUnavailable."""
         now_s = asyncio.get_running_loop().time()
 
-        async def work(connection: AsyncConnection) -> tuple[Sequence[Sale], Mapping[SaleId, Sale]]:
-            live = await _live_ones(connection)
+        async def work(connection: AsyncConnection) -> tuple[Sequence[Sale], Mapping[SaleId, Sale] | None]:
+            live = await live_ones(connection)
             if self._live.issubset(sale.id for sale in live) and now_s < self._looked_at_s + SETTLED_EVERY_S:
-                return live, self._settled
+                return live, None
             return live, await _settled_ones(connection, self._settled)
 
-        live, settled = await transactions.read(self._database, work, lane=Lane.VIEW)
-        if settled is not self._settled:
-            self._settled, self._looked_at_s = settled, now_s
+        live, looked = await transactions.read(self._database, work, lane=Lane.VIEW)
+        if looked is not None:
+            self._settled = looked
+            self._looked_at_s = now_s if all(map(_is_at_rest, looked.values())) else -math.inf
         self._live = frozenset(sale.id for sale in live)
-        # one that is settled between the two statements is in both
-        others = [sale for id_, sale in settled.items() if id_ not in self._live]
-        return [*live, *others[: max(0, SALES_READ_MAX - len(live))]]
+        return in_order(live, self._settled.values())
 
 
-async def _live_ones(connection: AsyncConnection) -> Sequence[Sale]:
+def in_order(live: Sequence[Sale], settled: Iterable[Sale]) -> Sequence[Sale]:
+    """The live ones first. One that is settled between the two statements is in both."""
+    seen = {sale.id for sale in live}
+    others = [sale for sale in settled if sale.id not in seen]
+    return [*live, *others[: max(0, SALES_READ_MAX - len(live))]]
+
+
+def _is_at_rest(settled: Sale) -> bool:
+    return settled.authority is Authority.SQL
+
+
+async def live_ones(connection: AsyncConnection) -> Sequence[Sale]:
     newest = select(tables.sales).where(is_unsettled()).order_by(*NEWEST).limit(SALES_READ_MAX)
     return [sale_of_row(row) for row in await connection.execute(newest)]
 
 
 async def _settled_ones(connection: AsyncConnection, known: Mapping[SaleId, Sale]) -> Mapping[SaleId, Sale]:
-    """The newest, by id; rows are read of those that are not known."""
-    ids = [SaleId(id_) for id_ in (await connection.execute(_newest_settled(tables.sales.c.id))).scalars()]
-    unknown = [id_ for id_ in ids if id_ not in known]
-    found = dict(known)
+    """The newest, by id; rows are read of those that are not known at rest."""
+    ids = [SaleId(id_) for id_ in (await connection.execute(newest_settled(tables.sales.c.id))).scalars()]
+    found = {id_: sale for id_, sale in known.items() if _is_at_rest(sale)}
+    unknown = [id_ for id_ in ids if id_ not in found]
     if unknown:
         some = select(tables.sales).where(tables.sales.c.id.in_(unknown))
-        rows = await connection.execute(some if len(unknown) <= BY_ID_MAX else _newest_settled(tables.sales))
+        rows = await connection.execute(some if len(unknown) <= BY_ID_MAX else newest_settled(tables.sales))
         found |= {sale.id: sale for sale in map(sale_of_row, rows)}
     return {id_: found[id_] for id_ in ids if id_ in found}
 
 
-def _newest_settled(what: FromClause | ColumnElement[str]) -> Select[Any]:
+def newest_settled(what: FromClause | ColumnElement[str], *, limit: int = SALES_READ_MAX) -> Select[Any]:
     settled = tables.sales.c.status == str(SaleStatus.SETTLED)
-    return select(what).where(settled).order_by(*NEWEST).limit(SALES_READ_MAX)
+    return select(what).where(settled).order_by(*NEWEST).limit(limit)
 
 
 def is_unsettled() -> ColumnElement[bool]:
