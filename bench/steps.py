@@ -121,7 +121,7 @@ async def _paced(desk: Desk, api: Api) -> Found:
     return [
         await selling.at_rate(desk, api, Variant.HALF_THE_PEAK, peak.rate_per_s / 2),
         await selling.at_rate(desk, api, Variant.TENTH_OF_THE_PEAK, peak.rate_per_s / 10),
-        await selling.at_rate(desk, api, Variant.TENTH_AMONG_ALL, peak.rate_per_s / 10, among_all=True),
+        await selling.at_rate(desk, api, Variant.TENTH_AMONG_ALL, peak.rate_per_s / 10),
     ]
 
 

@@ -80,10 +80,9 @@ async def reject(desk: Desk, api: Api, clients: int) -> list[Figure]:
     return [figure]
 
 
-async def at_rate(
-    desk: Desk, api: Api, variant: Variant, per_s: float, *, clients: int = 256, among_all: bool = False
-) -> Figure:
-    """By a clock, with what the peak was measured with; or `among_all`, with an order consumer on the same cores."""
+async def at_rate(desk: Desk, api: Api, variant: Variant, per_s: float, *, clients: int = 256) -> Figure:
+    """By a clock, with what the peak was measured with; or among all, with an order consumer on the same cores."""
+    among_all = variant is Variant.TENTH_AMONG_ALL
     sale = await BenchSale.opened(desk.engine, api.stand, ENOUGH, on_sql=api.on_sql)
     await asyncio.sleep(SEEN_S)
     spec = msgspec.structs.replace(desk.spec(api.address, sale.path, api.bearer, clients), per_s=per_s)

@@ -81,7 +81,7 @@ class _Result(msgspec.Struct):
     p999_ms: float
     errors: int
     warm_up: int
-    began_s: float = 0.0
+    began_s: float
     """By System.nanoTime(), which is Python's monotonic clock on Linux."""
 
 

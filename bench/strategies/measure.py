@@ -20,8 +20,6 @@ from bench.strategies.strategy import Books, Strategy, TooBusy
 BUY_S = PATIENCE_S + 10
 """No strategy waits longer by itself: beyond it a server has gone."""
 
-ASKED_S = 60.0
-"""Where nobody says otherwise: longer than any crowd of a test."""
 WARM_UNITS = 100_000
 """More than any strategy sells in its warm-up: a product that sells out would tell the pace of refusals."""
 WARM_LEAST_S = 0.5
@@ -60,11 +58,6 @@ async def _pace(strategy: Strategy, clients: int, seconds: float) -> float:
     heard = await _rush(strategy, buyers=WARM_UNITS, clients=clients, asked_s=seconds)
     await strategy.settle()
     return heard.answers[YOURS] / heard.seconds
-
-
-async def measure(strategy: Strategy, *, stock: int, buyers: int, clients: int, asked_s: float = ASKED_S) -> Figure:
-    """As `timed`."""
-    return (await timed(strategy, stock=stock, buyers=buyers, clients=clients, asked_s=asked_s)).figure
 
 
 async def timed(strategy: Strategy, *, stock: int, buyers: int, clients: int, asked_s: float) -> Timed:

@@ -27,7 +27,7 @@ PATIENT_S = 15.0
 """For a busy machine; nothing here is expected to take it."""
 QUEUES = 3
 NOWHERE = Load(name_server="127.0.0.1:9", topic="no-matter", threads=1, seconds=60.0)
-NOTHING = '{"count":0,"seconds":1,"p50_ms":0,"p99_ms":0,"p999_ms":0,"errors":3,"warm_up":0}'
+NOTHING = '{"count":0,"seconds":1,"p50_ms":0,"p99_ms":0,"p999_ms":0,"errors":3,"warm_up":0,"began_s":0}'
 
 Jdk = Callable[[str, str], None]
 

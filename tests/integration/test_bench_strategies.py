@@ -21,9 +21,9 @@ import pytest
 from sqlalchemy.exc import DataError
 
 from bench.closed_loop import Timed
-from bench.figures import Measure
+from bench.figures import Figure, Measure
 from bench.strategies.bare_decr import BareDecr
-from bench.strategies.measure import SOLD_OUT, YOURS, audit, measure
+from bench.strategies.measure import SOLD_OUT, YOURS, audit, timed
 from bench.strategies.redis_side import lua
 from bench.strategies.redis_then_message import RedisThenMessage
 from bench.strategies.registry import STRATEGIES
@@ -42,8 +42,14 @@ ROUNDS_MAX = 10
 """Of a sale that has never been seen not to oversell in the first."""
 
 WITHIN_S = 30.0
+ASKED_S = 60.0
+"""Longer than any crowd of these tests."""
 
 Open = Callable[[str], Strategy]
+
+
+async def measured(strategy: Strategy, *, stock: int, buyers: int, clients: int) -> Figure:
+    return (await timed(strategy, stock=stock, buyers=buyers, clients=clients, asked_s=ASKED_S)).figure
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ async def opened(stores: Stores) -> AsyncIterator[Open]:
 
 @pytest.mark.parametrize("name", KEEPS_ITS_WORD)
 async def test_a_rush_sells_each_unit_once_and_each_buyer_who_was_told_has_an_order(opened: Open, name: str):
-    figure = await measure(opened(name), stock=STOCK, buyers=RUSH, clients=CLIENTS)
+    figure = await measured(opened(name), stock=STOCK, buyers=RUSH, clients=CLIENTS)
     assert figure.audit is not None
     assert figure.audit.clean, figure.audit
     assert (figure.audit.told, figure.audit.sold, figure.count) == (STOCK, STOCK, STOCK)
@@ -95,7 +101,7 @@ async def test_two_processes_that_sell_one_product_sell_it_once(opened: Open, na
 
 @pytest.mark.parametrize("name", list(STRATEGIES))
 async def test_who_comes_to_an_empty_shop_is_refused(opened: Open, name: str):
-    figure = await measure(opened(name), stock=0, buyers=RUSH, clients=CLIENTS)
+    figure = await measured(opened(name), stock=0, buyers=RUSH, clients=CLIENTS)
     assert figure.answers == {SOLD_OUT: RUSH}
     assert (figure.measure, figure.unit, figure.count) == (Measure.REJECT, "requests", RUSH)
     assert figure.audit is not None
@@ -131,7 +137,7 @@ async def test_nobody_frees_a_lock_that_is_anothers_by_now(redis7: Redis):
 async def test_a_closed_strategy_leaves_no_key_in_redis(stores: Stores, redis7: Redis):
     for make in STRATEGIES.values():
         strategy = make(stores)
-        await measure(strategy, stock=3, buyers=9, clients=3)
+        await measured(strategy, stock=3, buyers=9, clients=3)
         await strategy.close()
     assert redis7.call("KEYS", "bench:*") == []
 
@@ -142,7 +148,7 @@ async def test_a_closed_strategy_leaves_no_key_in_redis(stores: Stores, redis7: 
 async def test_read_then_write_oversells(opened: Open):
     naive = opened("naive")
     for _ in range(ROUNDS_MAX):
-        found = (await measure(naive, stock=STOCK, buyers=RUSH, clients=CLIENTS)).audit
+        found = (await measured(naive, stock=STOCK, buyers=RUSH, clients=CLIENTS)).audit
         assert found is not None
         if found.oversold:
             break

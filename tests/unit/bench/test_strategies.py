@@ -9,7 +9,7 @@ import pytest
 from bench.figures import Measure
 from bench.plan import DEFAULT_GROUPS, Options
 from bench.steps import bare_steps
-from bench.strategies.measure import SOLD_OUT, UNITS_LEAST, YOURS, at_its_pace, audit, measure
+from bench.strategies.measure import SOLD_OUT, UNITS_LEAST, YOURS, at_its_pace, audit, timed
 from bench.strategies.patience import Patience
 from bench.strategies.redis_side import shares
 from bench.strategies.registry import STRATEGIES
@@ -80,14 +80,14 @@ class Shelf:
 
 async def test_a_strategy_sells_a_first_product_that_is_not_counted_and_then_as_much_as_its_pace_allows():
     shelf = Shelf(0.01)
-    timed = await at_its_pace(shelf, clients=8, warm_s=0.5, seconds=1.0)
-    figure = timed.figure
+    taken = await at_its_pace(shelf, clients=8, warm_s=0.5, seconds=1.0)
+    figure = taken.figure
     warmed_up, measured = (len(sold) for sold in shelf.sold)
     assert warmed_up > 100
     assert figure.count == measured == figure.audit.stock == pytest.approx(2 * warmed_up, rel=0.1)  # type: ignore[union-attr]
     assert figure.answers == {YOURS: measured, SOLD_OUT: measured // 2}
     assert figure.seconds > 1.0
-    assert timed.ended_s - timed.began_s == pytest.approx(figure.seconds), "the first product is not in its time"
+    assert taken.ended_s - taken.began_s == pytest.approx(figure.seconds), "the first product is not in its time"
     (used,) = figure.usage
     assert 0 < used.cores < 1.5
     assert used.resident_mb > 1
@@ -106,7 +106,7 @@ async def test_a_strategy_that_is_slower_than_it_was_is_asked_no_longer_than_twi
 
 async def test_whoever_has_asked_when_the_time_is_up_is_waited_for_and_audited_but_not_in_the_rate():
     shelf = Shelf(0.2)
-    figure = await measure(shelf, stock=100, buyers=100, clients=3, asked_s=0.5)
+    figure = (await timed(shelf, stock=100, buyers=100, clients=3, asked_s=0.5)).figure
     assert len(shelf.sold[-1]) == 9
     assert (figure.count, figure.seconds, figure.audit) == (6, 0.5, audit(shelf.sold[-1], await shelf.books()))
 
