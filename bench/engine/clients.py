@@ -39,7 +39,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
-    """As a LoadResult; the latency is that of who was accepted."""
+    """As a LoadResult; the latency is that of who was accepted. `clients` is how many there were."""
 
     seconds: float
     began_s: float
@@ -49,6 +49,9 @@ class EngineResult(msgspec.Struct, frozen=True, kw_only=True):
     told: list[int]
     cpu_s: float
     resident_mb: float
+    clients: int
+    starved: int
+    under_way: float | None
 
 
 @dataclass
@@ -56,6 +59,9 @@ class _Heard:
     answers: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
     told: list[int] = field(default_factory=list)
+    waited_s: float = 0.0
+    clients: int = 0
+    """That had an answer in the measured time."""
 
 
 async def measure(spec: EngineSpec) -> EngineResult:
@@ -105,18 +111,22 @@ async def _clients(reserve: ReserveService, spec: EngineSpec) -> EngineResult:
     cpu_at_s = time.process_time()
 
     async def client() -> None:
+        any_counts = False
         for number in numbers:
             asked_s = time.monotonic()
             if spec.buyers_max is None and asked_s >= ends_s:
-                return
+                break
             code = await _reserve(reserve, spec, number)
             now_s = time.monotonic()
             if code == "accepted":
                 heard.told.append(number)
+                if now_s >= measured_from_s:
+                    heard.latencies_s.append(now_s - asked_s)
             if spec.buyers_max is not None or measured_from_s <= now_s <= ends_s:
+                any_counts = True
                 heard.answers[code] += 1
-            if asked_s >= measured_from_s and code == "accepted":
-                heard.latencies_s.append(now_s - asked_s)
+                heard.waited_s += now_s - asked_s
+        heard.clients += any_counts
 
     await asyncio.gather(*(client() for _ in range(spec.clients)))
     ended_s = time.monotonic()
@@ -131,6 +141,9 @@ async def _clients(reserve: ReserveService, spec: EngineSpec) -> EngineResult:
         told=heard.told,
         cpu_s=(time.process_time() - cpu_at_s) * seconds / whole_s,
         resident_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        clients=spec.clients,
+        starved=spec.clients - heard.clients,
+        under_way=heard.waited_s / seconds if spec.buyers_max is None else None,
     )
 
 

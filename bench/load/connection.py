@@ -17,18 +17,28 @@ Lost = Callable[["Connection"], None]
 
 
 class Connection(asyncio.Protocol):
-    """`answered` is called inside the loop's read: no future, no task a request."""
+    """`answered` is called inside the loop's read: no future, no task a request. `heard`: an answer that counts."""
 
     def __init__(self, answered: Answered, lost: Lost) -> None:
         self._answered = answered
         self._lost = lost
         self._buffer = b""
         self._transport: asyncio.Transport | None = None
+        self._greeting: asyncio.Future[None] | None = None
         self.number = -1
         self.due_s = 0.0
+        self.heard = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    async def greet(self, data: bytes) -> None:
+        """Ask something first, and wait for the answer, whatever it is: a server has accepted us only then, though
+        connected we are since its kernel said so. ConnectionError: there came none."""
+        self._greeting = asyncio.get_running_loop().create_future()
+        self.send(data)
+        await self._greeting
+        self._greeting = None
 
     def send(self, data: bytes) -> None:
         assert self._transport is not None
@@ -48,11 +58,15 @@ class Connection(asyncio.Protocol):
         if len(self._buffer) < end:
             return
         answer, self._buffer = self._buffer[:end], self._buffer[end:]
+        if self._greeting is not None:
+            self._greeting.set_result(None)
+            return
         status = int(answer[9:12])
         self._answered(self, status, _code(status, answer, head))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
+        if self._greeting is not None and not self._greeting.done():
+            self._greeting.set_exception(ConnectionError(f"the server hung up before the first answer: {exc}"))
         self._lost(self)
 
 

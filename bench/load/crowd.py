@@ -9,9 +9,11 @@ from collections import Counter, deque
 from bench.figures import latency_of
 from bench.load.connection import Connection
 from bench.load.hostile import Hostile
-from bench.load.requests import bytes_for
+from bench.load.requests import bytes_for, greeting
 from bench.load.spec import LoadResult, LoadSpec
 
+CONNECTED_S = 60.0
+"""For all connections, each with its first answer: a thousand take about one."""
 ANSWER_S = 30.0
 """After the last request: longer than any answer of ours takes."""
 TICK_S = 0.001
@@ -33,13 +35,15 @@ class Crowd:
         self._measured_from_s = self._asked_until_s = 0.0
         self._answers: Counter[str] = Counter()
         self._latencies_s: dict[str, list[float]] = {}
+        self._waited_s = 0.0
         self._told: list[int] = []
         self._unheard: list[int] = []
         self._late: deque[float] = deque()
         self._idle = asyncio.Event()
 
     async def run(self) -> LoadResult:
-        connections = [await self._connect() for _ in range(self._spec.clients)]
+        async with asyncio.timeout(CONNECTED_S):
+            connections = [await self._connect() for _ in range(self._spec.clients)]
         began_s = time.monotonic()
         self._measured_from_s = began_s + self._spec.warm_s
         self._asked_until_s = self._measured_from_s + self._spec.seconds
@@ -52,8 +56,9 @@ class Crowd:
         for connection in connections:
             connection.number = -1
             connection.close()
+        seconds, closed = ended_s - self._measured_from_s, self._spec.per_s is None
         return LoadResult(
-            seconds=ended_s - self._measured_from_s,
+            seconds=seconds,
             began_s=self._measured_from_s,
             ended_s=ended_s,
             answers=dict(self._answers),
@@ -61,14 +66,20 @@ class Crowd:
             told=self._told,
             unheard=self._unheard,
             hostile_acts=dict(self._hostile.acts),
-            cpu_s=cpu_s * (ended_s - self._measured_from_s) / (ended_s - began_s),
+            cpu_s=cpu_s * seconds / (ended_s - began_s),
+            clients=self._spec.clients,
+            starved=sum(not connection.heard for connection in connections) if closed else 0,
+            under_way=self._waited_s / seconds if closed and self._end is None else None,
         )
 
     async def _connect(self) -> Connection:
+        """And accepted: a busy server leaves those that come later in its backlog, and they would be measured as
+        clients that nobody answers."""
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
             lambda: Connection(self._answered, self._lost), self._spec.host, self._spec.port
         )
+        await connection.greet(greeting(self._spec))
         return connection
 
     async def _good(self, connections: list[Connection]) -> None:
@@ -93,13 +104,13 @@ class Crowd:
             while self._late and self._free:
                 self._ask(self._free.popleft(), self._late.popleft())
             await asyncio.sleep(TICK_S)
-        if self._late:
-            self._answers["never_asked"] += len(self._late)
+        for due_s in self._late:
+            self._count("never_asked", due_s, time.monotonic())
         await self._quiet()
 
     async def _quiet(self) -> None:
         """Everyone has an answer. TimeoutError where one never comes."""
-        patience_s = ANSWER_S + (self._asked_until_s - time.monotonic() if self._end is None else 600.0)
+        patience_s = ANSWER_S + (max(0.0, self._asked_until_s - time.monotonic()) if self._end is None else 600.0)
         async with asyncio.timeout(patience_s):
             while self._open:
                 self._idle.clear()
@@ -117,19 +128,24 @@ class Crowd:
         now_s = time.monotonic()
         if status in RESERVED:
             self._told.append(connection.number)
-        if self._counts(connection.due_s, now_s):
-            self._answers[code] += 1
-        if connection.due_s >= self._measured_from_s:
-            self._latencies_s.setdefault(code, []).append(now_s - connection.due_s)
+        if self._count(code, connection.due_s, now_s):
+            connection.heard = True
         connection.number = -1
         self._open -= 1
         self._go_on(connection, now_s)
 
-    def _counts(self, due_s: float, now_s: float) -> bool:
-        if self._end is not None:
-            return True
+    def _count(self, code: str, due_s: float, now_s: float) -> bool:
+        """Whether it is one of the measured time. In a closed loop that is when it was answered, and what is open at
+        the end has its wait among the latencies, too; by a clock it is when it was due."""
         at_s = now_s if self._spec.per_s is None else due_s
-        return self._measured_from_s <= at_s <= self._asked_until_s
+        if at_s < self._measured_from_s:
+            return False
+        self._latencies_s.setdefault(code, []).append(now_s - due_s)
+        if self._end is None and at_s > self._asked_until_s:
+            return False
+        self._answers[code] += 1
+        self._waited_s += now_s - due_s
+        return True
 
     def _go_on(self, connection: Connection, now_s: float) -> None:
         more = self._next < self._end if self._end is not None else now_s < self._asked_until_s

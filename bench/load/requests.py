@@ -23,6 +23,11 @@ def idempotency_key(number: int) -> str:
     return f"bench-{number:0{NUMBER_WIDTH}d}"
 
 
+def greeting(spec: LoadSpec) -> bytes:
+    """It costs a server nothing; one that does not know the path says so, which will do."""
+    return f"GET /healthz HTTP/1.1\r\nHost: {spec.host}:{spec.port}\r\n\r\n".encode()
+
+
 class ReserveBytes:
     """One buyer, one unit, one key."""
 

@@ -38,8 +38,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     """`answers`: by code, of what was answered in the measured time (by a clock: of what was due in it); `latencies`:
-    by code, of what was asked or due in it, however late its answer; `told`: the numbers of all buyers who were ever
-    told of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer. `began_s` and
+    by code, of the same, from when it was asked, be that in the warm-up, and of what was still open at the end, by its
+    whole wait: the generator waits for it, and cuts nothing off. `told`: the numbers of all buyers who were ever told
+    of a reservation, warm-up included; `unheard`: buyers whose connection broke before an answer. `began_s` and
     `ended_s` of the measured time are of the monotonic clock, which all processes of a machine share. `hostile_acts`:
     by kind, of the measured time too; and those that were due and could not be."""
 
@@ -53,3 +54,9 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     hostile_acts: dict[str, int]
     cpu_s: float
     """Of the generator, over the measured time: near `seconds` it measured itself."""
+    clients: int
+    starved: int = 0
+    """Clients of a closed loop that had no answer at all in the measured time."""
+    under_way: float | None = None
+    """How many requests were, by Little's law: the waits of all `answers`, over the time. As many as there are clients,
+    or something was not measured. None: by a clock, or where there is an end of buyers."""

@@ -12,15 +12,13 @@ import msgspec
 import psutil
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from bench import doubts
 from bench.closed_loop import Timed
 from bench.figures import Figure, Latency, Usage
 from bench.load.spec import LoadResult, LoadSpec
 from bench.stand.child import said
 from bench.stand.dropgate import Address
 from bench.stand.usage import Watch, watching
-
-LIMITED_AT = 0.9
-"""A generator that used so much of its one core may have measured itself: its figure says so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,11 +73,17 @@ GOOD = frozenset({"200", "202"})
 
 
 def note_of(result: LoadResult, *more: str, wanted: frozenset[str] = GOOD) -> str:
-    """Whether the generator was the limit, what else was heard than what is measured, and what else is to be said."""
-    busy = result.cpu_s / result.seconds
-    limited = f"the load generator used {busy:.2f} of its core: it may be the limit" if busy > LIMITED_AT else ""
+    """What makes it doubtful, what else was heard than what is measured, and what else is to be said."""
     others = ", ".join(f"{count:,} {code}" for code, count in result.answers.items() if code not in wanted)
-    return "; ".join(part for part in (*more, limited, others) if part)
+    return doubts.joined(
+        (
+            *more,
+            doubts.limited(_generator(result)),
+            doubts.starved(result.starved, result.clients),
+            doubts.contradicted(result.under_way, result.clients),
+            others,
+        )
+    )
 
 
 def latency_of_good(result: LoadResult, wanted: frozenset[str] = GOOD) -> Latency | None:
@@ -90,8 +94,11 @@ def latency_of_good(result: LoadResult, wanted: frozenset[str] = GOOD) -> Latenc
 
 def usage_of(watch: Watch, result: LoadResult) -> tuple[Usage, ...]:
     """In the measured time, the generator's own with it."""
-    generator = Usage(process="load generator", cores=result.cpu_s / result.seconds, resident_mb=0.0)
-    return (*watch.usage(result.began_s, result.ended_s), generator)
+    return (*watch.usage(result.began_s, result.ended_s), _generator(result))
+
+
+def _generator(result: LoadResult) -> Usage:
+    return Usage(process="load generator", cores=result.cpu_s / result.seconds, resident_mb=0.0)
 
 
 def servers_of(watch: Watch, result: LoadResult) -> tuple[Usage, ...]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bench import doubts
 from bench.engine.clients import EngineResult, EngineSpec
 from bench.figures import Figure, Measure, Usage, Variant
 from bench.load.spec import LoadResult
@@ -187,6 +188,7 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         result = await engine_result(desk, stand, spec)
     await _ordered(desk, sale, result.told, on_sql=on_sql)
     audit, wrong = await sale.audited(desk.engine, result.told)
+    used = Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb)
     figure = Figure(
         subject=subject,
         measure=Measure.ACCEPT,
@@ -197,8 +199,8 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         latency=result.latency,
         audit=audit,
         answers=result.answers,
-        note=wrong,
-        usage=(Usage(process="engine", cores=result.cpu_s / result.seconds, resident_mb=result.resident_mb),),
+        note=_engine_note(result, used, wrong),
+        usage=(used,),
         servers=watch.servers(result.began_s, result.ended_s),
     )
     found: list[Figure | Fact] = [figure]
@@ -206,3 +208,12 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
         taken = await redis_bytes(desk.environment["DROPGATE_REDIS_URL"], sale.id) / max(1, audit.sold)
         found.append(Fact(name=FactName.REDIS_BYTES, subject=subject, value=taken, unit="bytes"))
     return found
+
+
+def _engine_note(result: EngineResult, used: Usage, wrong: str) -> str:
+    """The clients are in the engine's own process."""
+    late = (
+        doubts.starved(result.starved, result.clients),
+        doubts.contradicted(result.under_way, result.clients),
+    )
+    return doubts.joined((wrong, doubts.limited(used), *late))

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from bench import doubts
 from bench.closed_loop import Timed
 from bench.figures import Audit, Figure, Measure, Usage, latency_of
 from bench.own_use import OwnUse
@@ -89,7 +90,8 @@ async def timed(strategy: Strategy, *, stock: int, buyers: int, clients: int, as
 
 def _note(heard: Heard, buyers: int, asked_s: float, behind_s: float) -> str:
     stopped = f"; {heard.asked:,} of {buyers:,} buyers had asked after {asked_s:g} s" if heard.asked < buyers else ""
-    return f"the last order was written {behind_s:.3f} s after the last answer{stopped}"
+    behind = f"the last order was written {behind_s:.3f} s after the last answer{stopped}"
+    return doubts.joined((behind, *map(doubts.limited, heard.used)))
 
 
 def audit(told: Collection[str], books: Books) -> Audit:

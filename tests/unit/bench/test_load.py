@@ -17,12 +17,14 @@ from bench.load.crowd import Crowd
 from bench.load.hostile import LARGE
 from bench.load.requests import bytes_for
 from bench.load.spec import LoadResult, LoadSpec, Pay
+from bench.measures.desk import note_of
 from bench.measures.stories import grown_mb, hostile_note, killed_note
 from bench.stand.child import BenchFailed
 from bench.stand.sale import audit_of
 from tests.fixtures.stage_tools import until
 
 SOLD_OUT = b'{"code":"sold_out"}'
+GREETED = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 class Shop:
@@ -39,6 +41,9 @@ class Shop:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith(b"GET "):
+                    writer.write(GREETED)
+                    continue
                 length = next(
                     int(it.split(b":")[1]) for it in head.splitlines() if it.lower().startswith(b"content-length")
                 )
@@ -46,7 +51,7 @@ class Shop:
                 self.buyers[asked.get("buyer_id") or asked["reservation_id"]] += 1
                 self.at_once += 1
                 self.most_at_once = max(self.most_at_once, self.at_once)
-                await asyncio.sleep(self.slow_s)
+                await self._dither(asked)
                 self.at_once -= 1
                 writer.write(self._answer())
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -54,6 +59,10 @@ class Shop:
         finally:
             writer.close()
             self.open -= 1
+
+    async def _dither(self, asked: dict[str, str]) -> None:
+        del asked
+        await asyncio.sleep(self.slow_s)
 
     async def is_empty(self) -> bool:
         return self.open == 0
@@ -124,6 +133,8 @@ async def test_a_server_that_stops_answering_is_seen_in_what_was_due_meanwhile()
 async def test_a_server_that_goes_away_ends_the_crowd_and_its_buyers_are_unheard() -> None:
     async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        writer.write(GREETED)
+        await reader.readuntil(b"\r\n\r\n")
         writer.close()
 
     server = await asyncio.start_server(hangs_up, "127.0.0.1", 0)
@@ -133,6 +144,106 @@ async def test_a_server_that_goes_away_ends_the_crowd_and_its_buyers_are_unheard
         result = await Crowd(spec).run()
     assert sorted(result.unheard) == [0, 1, 2]
     assert result.told == []
+
+
+# --- clients that wait ------------------------------------------------------------------------------------------------
+
+
+class Unfair(Shop):
+    """Answers `few` buyers at once, and each other one only when `let_go` is."""
+
+    def __init__(self, few: int) -> None:
+        super().__init__(10**9)
+        self.few = few
+        self.let_go = asyncio.Event()
+
+    async def _dither(self, asked: dict[str, str]) -> None:
+        await asyncio.sleep(0.005)
+        if self.few <= int(asked["buyer_id"].rpartition("-")[2]) < CLIENTS:
+            await self.let_go.wait()
+
+
+CLIENTS, QUICK = 10, 4
+"""The numbers of those who wait are those that they ask first with."""
+
+
+async def unfair(*, warm_s: float, let_go_after_s: float) -> LoadResult:
+    shop = Unfair(QUICK)
+    asyncio.get_running_loop().call_later(let_go_after_s, shop.let_go.set)
+    return await crowd(shop, clients=CLIENTS, warm_s=warm_s, seconds=0.5)
+
+
+async def test_clients_that_no_answer_reaches_are_counted_and_their_wait_is_among_the_latencies() -> None:
+    """They have asked in the warm-up, and are answered after the end."""
+    result = await unfair(warm_s=0.2, let_go_after_s=1.0)
+    assert result.starved == CLIENTS - QUICK
+    assert result.under_way == pytest.approx(QUICK, rel=0.2)
+    assert result.latencies["202"].p99_ms > 0
+    assert result.latencies["202"].p999_ms > 700, "from when they asked to when they were answered"
+    note = note_of(result)
+    assert "6 of 10 clients had no answer in the measured time" in note
+    assert "rate × mean wait is 4 requests under way, of 10 clients" in note
+
+
+async def test_an_answer_that_counts_has_its_wait_though_it_was_asked_in_the_warm_up() -> None:
+    result = await unfair(warm_s=0.4, let_go_after_s=0.6)
+    assert result.starved == 0
+    assert result.latencies["202"].p999_ms > 500
+
+
+async def test_where_everyone_is_served_as_many_are_under_way_as_there_are_clients() -> None:
+    result = await crowd(Shop(10**9, slow_s=0.01), clients=20, warm_s=0.1, seconds=1.0)
+    assert result.starved == 0
+    assert result.under_way == pytest.approx(20, rel=0.1)
+    found = result.latencies["202"]
+    assert found.mean_ms is not None
+    assert result.answers["202"] / result.seconds * found.mean_ms / 1_000 == pytest.approx(20, rel=0.1)
+    assert note_of(result) == ""
+
+
+async def test_by_a_clock_nobody_starves_who_was_not_needed() -> None:
+    result = await crowd(Shop(10**9), clients=50, warm_s=0.1, seconds=0.5, per_s=20.0)
+    assert (result.starved, result.under_way) == (0, None)
+
+
+async def test_by_a_clock_what_could_never_be_asked_has_its_wait_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.load.crowd.ANSWER_S", 0.3)
+    result = await crowd(Shop(10**9, slow_s=0.25), clients=1, per_s=40.0, seconds=0.5)
+    assert result.answers["never_asked"] > 10
+    assert result.latencies["never_asked"].p50_ms > 300
+    assert sum(result.answers.values()) == pytest.approx(20, abs=2), "all that was due"
+
+
+async def test_a_connection_that_waits_to_be_accepted_is_no_client_yet() -> None:
+    """The kernel says that it is connected; the server has not looked yet."""
+    shop, served = Shop(10**9), asyncio.Semaphore(0)
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await served.acquire()
+        await shop.serve(reader, writer)
+
+    server = await asyncio.start_server(late, "127.0.0.1", 0)
+    loop = asyncio.get_running_loop()
+    for number in range(3):
+        loop.call_later(0.2 * (number + 1), served.release)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        spec = LoadSpec(host="127.0.0.1", port=port, path="/r", bearer="b", clients=3, warm_s=0.0, seconds=0.3)
+        result = await Crowd(spec).run()
+    assert result.starved == 0
+    assert result.latencies["202"].p999_ms < 100
+
+
+async def test_a_server_that_hangs_up_before_its_first_answer_is_said_so() -> None:
+    async def slams(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(slams, "127.0.0.1", 0)
+    async with server, asyncio.timeout(5):
+        port = server.sockets[0].getsockname()[1]
+        spec = LoadSpec(host="127.0.0.1", port=port, path="/r", bearer="b", clients=1, warm_s=0.0, seconds=0.3)
+        with pytest.raises(ConnectionError, match="hung up before the first answer"):
+            await Crowd(spec).run()
 
 
 # --- hostile requests -------------------------------------------------------------------------------------------------
@@ -160,7 +271,7 @@ class _Sifted:
 
     async def readuntil(self, end: bytes) -> bytes:
         head = await self._reader.readuntil(end)
-        if b"Idempotency-Key" in head:
+        if b"Idempotency-Key" in head or head.startswith(b"GET /healthz"):
             return head
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         body = await self._reader.read(64)
@@ -215,6 +326,7 @@ def test_a_measurement_with_too_few_hostile_requests_is_none() -> None:
         unheard=[],
         hostile_acts={"malformed": 100, "slow": 100, hostile.LEFT_OUT: 1},
         cpu_s=0.1,
+        clients=4,
     )
     assert hostile_note(found, 100.0) == "hostile: 100 malformed, 100 slow, 1 left out, 10.0% of all requests"
     with pytest.raises(BenchFailed, match="of 240 hostile requests only 200 could be sent"):
