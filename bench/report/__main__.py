@@ -44,8 +44,6 @@ def _compared(before: Run, after: Run) -> int:
     print_whole([comparison_table(found)], console())
     for sentence in notes(found):
         say(sentence)
-    if not found.regressions:
-        say("Nothing got worse.")
     return 1 if found.regressions else 0
 
 

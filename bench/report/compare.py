@@ -16,12 +16,16 @@ from service.cli.output import table
 
 SAME_WITHIN = 0.1
 """A rate that differs by less than a tenth is the same: two runs of one version on one machine differ so much."""
+REPEATS_LEAST = 2
+"""Of each run, for a verdict: the first of a run is the slowest, as its servers are cold."""
 
 
 class Change(StrEnum):
     FASTER = "faster"
     SAME = "same"
     SLOWER = "slower"
+    CANNOT_TELL = "cannot tell"
+    """One of the runs has it once: how far its repeats lie apart is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,8 @@ class Pair:
     def change(self) -> Change:
         """Another one only where no repeat of the one run is as fast as any of the other."""
         before, after = self.before.rates, self.after.rates
+        if min(len(self.before.figures), len(self.after.figures)) < REPEATS_LEAST:
+            return Change.CANNOT_TELL
         if after.median < before.median * (1 - SAME_WITHIN) and after.most < before.least:
             return Change.SLOWER
         if after.median > before.median * (1 + SAME_WITHIN) and after.least > before.most:
@@ -106,13 +112,21 @@ def comparison_table(found: Comparison) -> Table:
 
 
 def notes(found: Comparison) -> Iterator[str]:
-    """What to know beside the table; then the regressions."""
+    """What to know beside the table; then the regressions, or that there are none as far as can be told."""
     if found.other_machine:
         yield "The machines differ: only the ratios to floors carry over, so compare the goals, not the rates."
     for word, keys in (("before", found.only_before), ("after", found.only_after)):
         if keys:
             yield f"Measured {word} only: {'; '.join(_named(key) for key in keys)}."
+    untold = sum(pair.change is Change.CANNOT_TELL for pair in found.pairs)
+    if untold:
+        yield (
+            f"Of {untold} of {len(found.pairs)} measurements nobody can tell whether their rate changed:"
+            f" one of the runs has them once. Measure both with --repeats {REPEATS_LEAST} or more."
+        )
     yield from found.regressions
+    if not found.regressions:
+        yield "Nothing got worse, of what can be told." if untold else "Nothing got worse."
 
 
 def _row(pair: Pair) -> tuple[str, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Protocol
 
@@ -20,11 +20,13 @@ NAMED_MAX = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A number as it was measured; `of` names what it was measured on, "" where the source says that already."""
+    """A number as it was measured; `of` names what it was measured on, "" where the source says that already.
+    `missing`: what the source looks at besides, and nobody measured."""
 
     value: float
     unit: str
     of: str = ""
+    missing: tuple[str, ...] = ()
 
 
 class Evidence:
@@ -67,22 +69,25 @@ class Rate:
 
 @dataclass(frozen=True)
 class Better:
-    """The larger of those that were measured."""
+    """The larger of those that were measured; it says which were not."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[Rate, ...]
 
     def read(self, evidence: Evidence) -> Found | None:
-        return max(_read_all(self.sources, evidence), key=_value, default=None)
+        found = [(source, source.read(evidence)) for source in self.sources]
+        missing = tuple(str(source.subject) for source, it in found if it is None)
+        best = max((it for _, it in found if it is not None), key=_value, default=None)
+        return None if best is None else replace(best, missing=missing)
 
 
 @dataclass(frozen=True)
 class Other:
     """The smallest; nothing, where one of them was not measured."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[Rate, ...]
 
     def read(self, evidence: Evidence) -> Found | None:
-        found = list(_read_all(self.sources, evidence))
+        found = [it for source in self.sources if (it := source.read(evidence)) is not None]
         return min(found, key=_value) if len(found) == len(self.sources) else None
 
 
@@ -152,20 +157,24 @@ class Sold:
 
 @dataclass(frozen=True)
 class Kept:
-    """The share of their rate that good clients keep among hostile ones: of the subjects the least."""
+    """The share of their rate that good clients keep among hostile ones: of the subjects the least; it says which were
+    not measured."""
 
     subjects: tuple[Subject, ...]
 
     def read(self, evidence: Evidence) -> Found | None:
-        return min(self._shares(evidence), key=_value, default=None)
+        found = {subject: list(self._shares(evidence, subject)) for subject in self.subjects}
+        missing = tuple(str(subject) for subject, shares in found.items() if not shares)
+        least = min((it for shares in found.values() for it in shares), key=_value, default=None)
+        return None if least is None else replace(least, missing=missing)
 
-    def _shares(self, evidence: Evidence) -> Iterator[Found]:
-        for subject in self.subjects:
-            for hostile in evidence.groups(Measure.HOSTILE, subject, None, Variant.ONLY):
-                for alone in evidence.groups(Measure.HOSTILE, subject, hostile.key.clients, Variant.GOOD_ALONE):
-                    if alone.rate_per_s > 0 and alone.key.unit == hostile.key.unit:
-                        share = hostile.rate_per_s / alone.rate_per_s
-                        yield Found(value=share, unit="× their rate", of=f"{subject}, {clients(alone.key.clients)}")
+    @staticmethod
+    def _shares(evidence: Evidence, subject: Subject) -> Iterator[Found]:
+        for hostile in evidence.groups(Measure.HOSTILE, subject, None, Variant.ONLY):
+            for alone in evidence.groups(Measure.HOSTILE, subject, hostile.key.clients, Variant.GOOD_ALONE):
+                if alone.rate_per_s > 0 and alone.key.unit == hostile.key.unit:
+                    share = hostile.rate_per_s / alone.rate_per_s
+                    yield Found(value=share, unit="× their rate", of=f"{subject}, {clients(alone.key.clients)}")
 
 
 @dataclass(frozen=True)
@@ -178,13 +187,6 @@ class UncleanAudits:
         named = list(dict.fromkeys(unclean))
         of = ", ".join(named[:NAMED_MAX]) + (", …" if len(named) > NAMED_MAX else "")
         return Found(value=len(unclean), unit=f"of {len(audited)} unclean", of=of) if audited else None
-
-
-def _read_all(sources: Iterable[Source], evidence: Evidence) -> Iterator[Found]:
-    for source in sources:
-        found = source.read(evidence)
-        if found is not None:
-            yield found
 
 
 def _value(found: Found) -> float:

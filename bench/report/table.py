@@ -249,7 +249,8 @@ def goals_table(judged: Sequence[Judged]) -> Table:
 def _found(found: Found | None) -> str:
     if found is None:
         return "not measured"
-    return f"{number(found.value)} {found.unit}{f', {found.of}' if found.of else ''}"
+    missing = f" ({', '.join(found.missing)}: not measured)" if found.missing else ""
+    return f"{number(found.value)} {found.unit}{f', {found.of}' if found.of else ''}{missing}"
 
 
 def _against(judged: Judged) -> str:

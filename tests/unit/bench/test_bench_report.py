@@ -121,10 +121,25 @@ def both_engines(better: float, other: float) -> tuple[Figure, Figure]:
     return accept(Subject.ENGINE_4, better, 1_000), accept(Subject.ENGINE_5, other, 1_000)
 
 
+REFUSED_MOST = ((Subject.DROPGATE_5, 9_999), (Subject.DROPGATE_4, 1))
+
+
 BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
-    "HTTP accept, 64": (lambda it: run(floor(3_000), accept(Subject.DROPGATE_4, it)), 3_000, 2_999.9),
-    "HTTP accept, 256": (lambda it: run(floor(3_000, 256), accept(Subject.DROPGATE_5, it, 256)), 3_600, 3_599.9),
-    "HTTP reject": (lambda it: run(floor(3_000), figure(Subject.DROPGATE_5, Measure.REJECT, it)), 4_500, 4_499.9),
+    "HTTP accept, 64": (
+        lambda it: run(floor(3_000), accept(Subject.DROPGATE_4, it), accept(Subject.DROPGATE_5, 1)),
+        3_000,
+        2_999.9,
+    ),
+    "HTTP accept, 256": (
+        lambda it: run(floor(3_000, 256), accept(Subject.DROPGATE_5, it, 256), accept(Subject.DROPGATE_4, 1, 256)),
+        3_600,
+        3_599.9,
+    ),
+    "HTTP reject": (
+        lambda it: run(floor(3_000), *(figure(of, Measure.REJECT, min(it, most)) for of, most in REFUSED_MOST)),
+        4_500,
+        4_499.9,
+    ),
     "engine without HTTP, 1,000 clients, better": (lambda it: run(java(8_000), *both_engines(it, 1)), 12_000, 11_999.9),
     "engine without HTTP, 1,000 clients, the other": (
         lambda it: run(java(8_000), *both_engines(99_999, it)),
@@ -228,6 +243,33 @@ def test_the_other_transport_is_not_judged_by_the_only_one_that_ran():
     alone = run(java(1_000), accept(Subject.ENGINE_5, 9_000, 1_000))
     assert judged("engine without HTTP, 1,000 clients, better", alone).verdict is Verdict.MET
     assert judged("engine without HTTP, 1,000 clients, the other", alone).verdict is Verdict.NOT_MEASURED
+
+
+def test_the_better_transport_is_met_by_one_alone_and_missed_only_once_both_are_known():
+    """The better of two is at least what the one has; what the other has nobody knows."""
+    alone = run(floor(3_000), accept(Subject.DROPGATE_5, 3_000))
+    assert judged("HTTP accept, 64", alone).verdict is Verdict.MET
+    line = row(plain(tables(alone)), "✓   HTTP accept, 64")
+    assert "Dropgate, rocketmq5 (Dropgate, rocketmq4: not measured)" in line
+    short = run(floor(3_000), accept(Subject.DROPGATE_5, 2_000))
+    assert judged("HTTP accept, 64", short).verdict is Verdict.NOT_MEASURED
+    assert "2,000 reservations/s, Dropgate, rocketmq5 (Dropgate, rocketmq4: not measured)" in plain(tables(short))
+    both = run(floor(3_000), accept(Subject.DROPGATE_5, 2_000), accept(Subject.DROPGATE_4, 1_000))
+    assert judged("HTTP accept, 64", both).verdict is Verdict.MISSED
+    assert "not measured)" not in row(plain(tables(both)), "✗   HTTP accept, 64")
+
+
+def test_what_good_clients_keep_names_the_transport_that_was_not_measured():
+    found = run(hostile(Subject.DROPGATE_5, 3_000, Variant.GOOD_ALONE), hostile(Subject.DROPGATE_5, 2_700))
+    line = row(plain(tables(found)), "✓   a tenth of the requests hostile")
+    assert "Dropgate, rocketmq5, 63 clients (Dropgate, rocketmq4: not measured)" in line
+
+
+def test_each_goal_has_a_row_and_says_where_its_measurement_is_missing():
+    rows = plain(tables(run())).partition("Goals")[2].splitlines()
+    for goal in GOALS:
+        (line,) = [it for it in rows if it.strip().startswith(f"–   {goal.what} ")]
+        assert "not measured" in line
 
 
 def test_a_drain_is_met_by_its_number_alone_and_missed_only_once_the_floor_is_known():
@@ -502,15 +544,28 @@ def test_a_rate_is_slower_only_beyond_a_tenth_and_beyond_its_repeats():
         (pair,) = compare(first, second).pairs
         return pair.change
 
-    assert change((1_000,), (900,)) is Change.SAME
-    assert change((1_000,), (899,)) is Change.SLOWER
-    assert change((1_000,), (1_101,)) is Change.FASTER
+    assert change((1_000,) * 2, (900,) * 2) is Change.SAME
+    assert change((1_000,) * 2, (899,) * 2) is Change.SLOWER
+    assert change((1_000,) * 2, (1_101,) * 2) is Change.FASTER
     assert change((1_000, 1_000, 800), (700, 700, 850)) is Change.SAME
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (1, 3), (3, 1)])
+def test_where_one_run_has_a_measurement_once_nobody_can_tell(before, after, tmp_path):
+    """The first repeat of a run is slow by itself: its servers were cold."""
+    folder.write(run(*[accept("a", 1_000)] * before), tmp_path / "a")
+    folder.write(run(*[accept("a", 2_000)] * after), tmp_path / "b")
+    result = CliRunner().invoke(app, [str(tmp_path / "a"), str(tmp_path / "b")])
+    assert result.exit_code == 0
+    assert "cannot tell" in row(result.stdout, "a ")
+    assert "Of 1 of 1 measurements nobody can tell whether their rate changed" in result.stdout
+    assert "Nothing got worse, of what can be told." in result.stdout
+
+
 def test_what_got_worse_is_named_and_ends_with_1(tmp_path):
-    before = run(floor(3_000), accept(Subject.DROPGATE_5, 3_600, audit=CLEAN))
-    after = run(floor(3_000), accept(Subject.DROPGATE_5, 1_800, audit=lost(2)), machine="four cores")
+    other = accept(Subject.DROPGATE_4, 900, audit=CLEAN)
+    before = run(*[floor(3_000), accept(Subject.DROPGATE_5, 3_600, audit=CLEAN), other] * 2)
+    after = run(*[floor(3_000), accept(Subject.DROPGATE_5, 1_800, audit=lost(2)), other] * 2, machine="four cores")
     folder.write(before, tmp_path / "a")
     folder.write(after, tmp_path / "b")
     result = CliRunner().invoke(app, [str(tmp_path / "a"), str(tmp_path / "b")])
