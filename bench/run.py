@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from bench.figures import Figure
 from bench.measures.desk import Desk
 from bench.measures.selling import Api
+from bench.measures.warm import warmed
 from bench.plan import Options, Step
 from bench.progress import Course
 from bench.report.facts import Fact
@@ -73,6 +74,7 @@ class Bench:
     async def run(self) -> None:
         course = Course(planned=self.planned(), rounds=self.options.repeats)
         keys = {it.stand.name: await it.stand.prepare() for it in self.entrants}
+        await self._warm()
         for repeat in range(self.options.repeats):
             self.rounds = repeat + 1
             await self._take(self._bare(repeat), course)
@@ -81,6 +83,15 @@ class Bench:
                 async with self._api(entrant, keys[entrant.stand.name]) as (api, secret):
                     await self._take(self._steps(entrant, api, secret, repeat), course)
                     await self._end_sales(entrant.stand)
+
+    async def _warm(self) -> None:
+        """A stand that cannot be warmed says why, and is measured all the same: its steps will say more."""
+        for it in self.entrants:
+            self.progress.began(f"warming up for {it.stand.name}")
+            try:
+                await warmed(self.desk, it.stand, it.subjects.half_send, on_sql=it.on_sql)
+            except EXPECTED as failure:
+                self.progress.failed(f"warming up for {it.stand.name}", str(failure))
 
     async def _end_sales(self, stand: Stand) -> None:
         """Each sale ends before the next; the last one here, while its keeper still runs."""

@@ -13,6 +13,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bench.command import NAMED_FOR_IT, only_ours
+from bench.measures.desk import Desk
+from bench.measures.warm import ORDERS, warmed
 from bench.stand import sale as sales
 from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
@@ -74,6 +76,17 @@ async def test_a_sale_that_no_keeper_takes_out_of_redis_is_said(
         await connection.execute(text("UPDATE sales SET authority = 'redis'"))
     with pytest.raises(BenchFailed, match="is the keeper running"):
         await end_sales(engine, stand)
+
+
+async def test_a_stand_is_warmed_up_with_orders_that_are_gone_before_the_first_measurement(
+    stand: Stand, engine: AsyncEngine
+) -> None:
+    await stand.command("topics", "create")
+    desk = Desk(environment=stand.environment, engine=engine, folder=stand.folder, warm_s=0.0, seconds=1.0)
+    await warmed(desk, stand, None, on_sql=True)
+    assert await _number(engine, "SELECT COUNT(*) FROM orders") == ORDERS
+    assert set((await _statuses(engine)).values()) == {"settled"}
+    assert await _number(engine, "SELECT COUNT(*) FROM outbox WHERE sent = 0") == 0
 
 
 # --- where a bench may begin ------------------------------------------------------------------------------------------
