@@ -73,6 +73,7 @@ async def _main(kind: str) -> None:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=connections)
         client = redis.asyncio.Redis(connection_pool=pool)
         sha = await client.script_load(TAKE)
+        await asyncio.gather(*(client.ping() for _ in range(connections)))  # all are there before the first request
         await client.delete(*KEYS)
         await client.hset(KEYS[0], "available", os.environ.get("FLOOR_STOCK", "1000000000"))
     floor = Floor(keys, client, sha)
