@@ -160,7 +160,7 @@ async def _reserve(reserve: Reserves, spec: EngineSpec, number: int) -> str:
     try:
         await reserve.reserve(request)
     except Conflict as refused:
-        return refused.code
+        return refused.conflict
     except Busy:
         await asyncio.sleep(PAUSE_S)
         return "too_busy"

@@ -211,9 +211,8 @@ async def engine(desk: Desk, stand: Stand, subject: str, clients: int, *, on_sql
 
 
 def _engine_note(result: EngineResult, used: Usage, wrong: str) -> str:
-    """The clients are in the engine's own process."""
-    late = (
-        doubts.starved(result.starved, result.clients),
-        doubts.contradicted(result.under_way, result.clients),
-    )
-    return doubts.joined((wrong, doubts.limited(used), *late))
+    """As `note_of`; the clients are in the engine's own process."""
+    starved = doubts.starved(result.starved, result.clients)
+    contradicted = doubts.contradicted(result.under_way, result.clients)
+    others = ", ".join(f"{count:,} {code}" for code, count in result.answers.items() if code != "accepted")
+    return doubts.joined((wrong, doubts.limited(used), starved, contradicted, others))
