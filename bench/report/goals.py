@@ -20,6 +20,7 @@ from bench.report.sources import (
     Found,
     Kept,
     LargestProcess,
+    MostOversold,
     Other,
     Rate,
     Sold,
@@ -159,6 +160,8 @@ GOALS = (
     Goal("a tenth of the requests hostile", "the good ones keep ≥ 80 % of their rate",
          Kept(DROPGATE), AtLeast(times=0.8)),
     Goal("audits, but of what is meant to fail", "all clean", UncleanAudits(), Exactly(number=0)),
+    Goal("what is meant to fail (naive)", "seen failing: ≥ 1 oversold, or the audits see nothing",
+         MostOversold(), AtLeast(times=1)),
 )
 # fmt: on
 

@@ -189,5 +189,18 @@ class UncleanAudits:
         return Found(value=len(unclean), unit=f"of {len(audited)} unclean", of=of) if audited else None
 
 
+@dataclass(frozen=True)
+class MostOversold:
+    """Units that a strategy which is there to be seen failing sold beyond its stock: of its audits the worst."""
+
+    def read(self, evidence: Evidence) -> Found | None:
+        failing = (
+            Found(value=figure.audit.oversold, unit="oversold", of=figure.subject)
+            for figure in evidence.figures
+            if figure.audit is not None and may_fail(figure.subject)
+        )
+        return max(failing, key=_value, default=None)
+
+
 def _value(found: Found) -> float:
     return found.value

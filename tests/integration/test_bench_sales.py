@@ -14,12 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from bench.command import NAMED_FOR_IT, only_ours
 from bench.measures.desk import Desk
+from bench.measures.memory import redis_bytes
 from bench.measures.warm import ORDERS, warmed
 from bench.stand import sale as sales
 from bench.stand.child import BenchFailed
 from bench.stand.dropgate import Stand
 from bench.stand.sale import PREFIX, BenchSale, end_sales
+from service.adapters.redis import keys
 from service.cli.output import Failure
+from service.domain.ids import SaleId
+from service.domain.stock import Slot
 from tests.servers.mariadb import DATABASE, MariaDB
 from tests.servers.redis7 import Redis
 
@@ -65,6 +69,17 @@ async def test_a_sale_that_was_closed_already_is_settled_and_one_of_another_run_
     await stand.command("sale", "open", other, "--warm")
     await end_sales(engine, stand)
     assert await _statuses(engine) == {ours.id: "settled", other: "open"}
+
+
+async def test_a_sale_without_a_key_in_redis_is_not_one_that_takes_nothing(redis7: Redis) -> None:
+    slot = Slot(sale_id=SaleId("bench-1"), segment=0, epoch=1)
+    with pytest.raises(BenchFailed, match="bench-1 has no key in Redis"):
+        await redis_bytes(redis7.url, slot.sale_id)
+    redis7.call("SET", "dg:{bench-10:0}:1:meta", "another sale's")
+    with pytest.raises(BenchFailed, match="bench-1 has no key in Redis"):
+        await redis_bytes(redis7.url, slot.sale_id)
+    redis7.call("SET", keys.key(slot, keys.META), "a hundred bytes" * 7)
+    assert await redis_bytes(redis7.url, slot.sale_id) > 100
 
 
 async def test_a_sale_that_no_keeper_takes_out_of_redis_is_said(

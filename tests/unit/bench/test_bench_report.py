@@ -211,6 +211,7 @@ BORDERS: dict[str, tuple[Callable[[Any], Run], float, float]] = {
         2_399.9,
     ),
     "audits": (lambda it: run(accept(Subject.ENGINE_5, 1, audit=CLEAN), accept("optimistic", 1, audit=lost(it))), 0, 1),
+    "what is meant to fail": (lambda it: run(*(accept("naive", 1, audit=oversold(n)) for n in (0, it))), 1, 0),
 }
 """By how the goal begins: a run that finds this number, the number that just meets it, and one that does not."""
 
@@ -301,6 +302,13 @@ def test_only_what_is_meant_to_fail_may_have_an_audit_that_is_not_clean():
     missed = judged("audits", run(naive, accept("bare_decr", 1, audit=lost(3)), accept("optimistic", 1, audit=CLEAN)))
     assert missed.found is not None
     assert (missed.verdict, missed.found.value, missed.found.of) == (Verdict.MISSED, 1, "bare_decr")
+
+
+def test_a_naive_strategy_that_sells_no_unit_twice_is_a_missed_goal():
+    """It is what shows that an audit can find anything: a run in which it is clean has looked at nothing."""
+    kept = run(accept("naive", 1, audit=CLEAN), accept("optimistic", 1, audit=CLEAN))
+    assert "✗   what is meant to fail (naive)" in plain(tables(kept))
+    assert judged("what is meant to fail", run(accept("optimistic", 1, audit=CLEAN))).verdict is Verdict.NOT_MEASURED
 
 
 # --- repeats ----------------------------------------------------------------------------------------------------------
