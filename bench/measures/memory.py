@@ -18,7 +18,5 @@ async def redis_bytes(url: str, sale_id: str) -> int:
     finally:
         await client.aclose()
     if not taken:
-        raise BenchFailed(
-            f"{sale_id} has no key in Redis: it has left, or its keys have other names (adapters/redis/keys)"
-        )
+        raise BenchFailed(f"{sale_id} has no key in Redis: it has left, or the product names its keys otherwise")
     return taken

@@ -197,7 +197,7 @@ def _judge(goal: Goal, evidence: Evidence) -> Judged:
     if found is None or limit is None:
         return Judged(goal=goal, verdict=Verdict.NOT_MEASURED, found=found, beside=beside)
     verdict = Verdict.MET if _within(goal.bound, found.value, limit) else Verdict.MISSED
-    if verdict is Verdict.MISSED and _may_yet_be_met(goal, found, beside):
+    if _may_yet_change(goal, verdict, found, beside):
         verdict = Verdict.NOT_MEASURED
     return Judged(goal=goal, verdict=verdict, found=found, beside=beside, limit=limit)
 
@@ -234,9 +234,13 @@ def _known(*limits: float | None) -> Iterator[float]:
     return (limit for limit in limits if limit is not None)
 
 
-def _may_yet_be_met(goal: Goal, found: Found, beside: Found | None) -> bool:
-    """It fell short of `enough`, and what else would do was not measured; or one of two did, and the better of them
-    is asked for."""
+def _may_yet_change(goal: Goal, verdict: Verdict, found: Found, beside: Found | None) -> bool:
+    """By what was not measured: the better of two falls short by one alone, or the lesser of two is met by one alone;
+    or it fell short of `enough`, and what else would do is not known."""
+    if isinstance(goal.found, Kept) and found.missing:
+        return verdict is Verdict.MET
+    if verdict is Verdict.MET:
+        return False
     if isinstance(goal.found, Better) and found.missing:
         return True
     return isinstance(goal.bound, AtLeast) and goal.bound.enough is not None and beside is None
