@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from service.core.directory import SaleDirectory
 from service.core.registration import RegisteredProducer
-from service.domain.errors import Unavailable
+from service.domain.errors import SettingRefused, Unavailable
 from service.domain.sale import Gate
 from service.observability.actions import Action
 from service.observability.log import log, warn
@@ -146,7 +146,7 @@ class Readiness:
         """`shuts`: what it finds is a reason to shut the gate. What is away is none: it may come back as it was."""
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
-                wrong = await look()
+                wrong = await _or_refused(look)
         except (Unavailable, TimeoutError) as error:
             if shuts:
                 self._silent.add(component)
@@ -170,6 +170,14 @@ class Readiness:
 
     async def _topics_missing(self) -> Sequence[str]:
         return await self._transport.missing(self._topics)
+
+
+async def _or_refused(look: Look) -> Sequence[str]:
+    """A setting that proves wrong only by what answers is a finding like any other."""
+    try:
+        return await look()
+    except SettingRefused as error:
+        return (f"{error.problem}.",)
 
 
 def _why_silent(error: Unavailable | TimeoutError) -> str:

@@ -293,7 +293,8 @@ class SaleStore(Protocol):
         """It is gone, and an audit row says by whom. False: there is none of this id."""
 
     async def schema_problem(self) -> str | None:
-        """Why this database is not as this release needs it, with the remedy; None: it is."""
+        """Why this database is not as this release needs it, with the remedy; None: it is. SettingRefused: it is
+        another application's."""
 
 
 __all__ = [

@@ -181,6 +181,14 @@ FAULTS = {
         lambda shop: shop.sql("UPDATE {database}.alembic_version SET version_num = '0001'"),
         ("sql: The database is at schema 0000, this release needs 0001: run `dropgate migrate`.",),
     ),
+    "SQL is another application's": Fault(
+        lambda shop: shop.sql("UPDATE {database}.alembic_version SET version_num = 'ae1027a6acf0'"),
+        lambda shop: shop.sql("UPDATE {database}.alembic_version SET version_num = '0001'"),
+        (
+            "sql: the database holds another application's schema (alembic_version: ae1027a6acf0): "
+            "give Dropgate a database of its own.",
+        ),
+    ),
     "SQL is away": _way("sql_way", "refuse", f"sql: …; {REMEDY}", STALE),
     "SQL is silent": _way("sql_way", "swallow", f"sql: …; {REMEDY}", STALE),
 }

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from service.adapters.sql import migrate, schema, tables
 from service.adapters.sql.database import Database
+from tests.fixtures.processes import command
+from tests.fixtures.sql import ON_MARIADB
 
 ROOT = Path(__file__).resolve().parents[2]
 MIGRATE = """
@@ -78,6 +80,26 @@ async def test_processes_that_migrate_at_once_do_it_once(tmp_path: Path) -> None
     assert outputs == [schema.head()] * 3
 
 
+@pytest.mark.parametrize("revisions", [["ae1027a6acf0"], ["0001"], ["123456789012"], ["ae1027a6acf0", "be1027a6acf0"]])
+@pytest.mark.parametrize("its", ["sqlite", ON_MARIADB])
+def test_the_database_of_another_application_is_named_so_and_stays_as_it_is(
+    its: str, revisions: list[str], home: Path, request: pytest.FixtureRequest
+) -> None:
+    """A shop that migrates with Alembic too: its revision is no number, or one that looks like one of ours."""
+    url = f"sqlite:///{home / 'shop.db'}" if its == "sqlite" else request.getfixturevalue("mariadb").new_database()
+    made = ["CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)"]
+    made += [f"INSERT INTO alembic_version VALUES ('{revision}')" for revision in revisions]
+    asyncio.run(_execute(url, made))
+    for words in (("migrate",), ("serve",), ("sale", "show")):
+        done = command(home, *words, settings={"DROPGATE_DATABASE_URL": url})
+        assert done.returncode == 2
+        assert done.stderr == (
+            "dropgate: A setting is wrong. DROPGATE_DATABASE_URL: the database holds another application's schema "
+            f"(alembic_version: {', '.join(revisions)}): give Dropgate a database of its own.\n"
+        )
+    assert asyncio.run(_tables(url)) == ["alembic_version"]
+
+
 async def test_a_commit_is_on_disk_and_readers_do_not_wait(migrated_sqlite: Path, tmp_path: Path) -> None:
     """The settings that keep an acknowledged order through a power cut."""
     url = f"sqlite:///{tmp_path / 'orders.db'}"
@@ -94,6 +116,23 @@ async def test_a_commit_is_on_disk_and_readers_do_not_wait(migrated_sqlite: Path
 def test_a_database_that_cannot_keep_orders_is_refused_at_start(url: str) -> None:
     with pytest.raises(ValueError, match="Dropgate"):
         Database(url)
+
+
+async def _execute(url: str, statements: list[str]) -> None:
+    database = Database(url)
+    async with database.writing() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+        await connection.commit()
+    await database.close()
+
+
+async def _tables(url: str) -> list[str]:
+    database = Database(url)
+    async with database.reading() as connection:
+        found = await connection.run_sync(lambda it: inspect(it).get_table_names())
+    await database.close()
+    return found
 
 
 def _sqlite_schema(path: Path) -> set[str]:

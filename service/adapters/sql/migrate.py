@@ -29,10 +29,13 @@ UPGRADE_TIMEOUT_S = 3600.0
 
 
 async def upgrade(database: Database) -> str:
-    """Bring the schema to this release's head, and return its revision. One process at a time does it."""
+    """Bring the schema to this release's head, and return its revision. One process at a time does it.
+
+    SettingRefused: the database is another application's, and stays as it is."""
 
     async def work(connection: AsyncConnection) -> str:
         async with _alone(connection):
+            await revision_of(connection)
             await connection.run_sync(_upgrade)
             return str(await revision_of(connection))
 
