@@ -4,14 +4,14 @@ effort, and bounded: what is left undone is repaired by the keeper's sweeps."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from service.core.claims import BatchClaims
 from service.core.directory import SaleDirectory
 from service.core.release import note_write_offs
 from service.core.timeouts import PaymentTimeouts
-from service.domain.errors import Unavailable
+from service.domain.errors import DropgateError
 from service.domain.ids import ReservationId
 from service.domain.order import Decision, Owed
 from service.domain.sale import Sale
@@ -39,15 +39,22 @@ class AfterCommit:
         self._timeouts = timeouts
 
     async def tell(self, made: Sequence[Made]) -> None:
-        """Both at once, since one of the two may be away; each stops at its first trouble."""
+        """Both at once, since one of the two may be away; each stops at its first trouble, and raises nothing of ours:
+        the orders are there, and the ack depends on nothing else."""
         if not made:
             return
         try:
             async with asyncio.timeout(AFTER_COMMIT_S), asyncio.TaskGroup() as group:
-                group.create_task(self._confirm(made))
-                group.create_task(self._arm(made))
+                group.create_task(self._told(made, self._confirm))
+                group.create_task(self._told(made, self._arm))
         except TimeoutError:
             warn(Action.LOOP_FAILED, loop="after_commit", error=f"not done within {AFTER_COMMIT_S:g} s")
+
+    async def _told(self, made: Sequence[Made], work: Callable[[Sequence[Made]], Awaitable[None]]) -> None:
+        try:
+            await work(made)
+        except DropgateError as error:
+            warn(Action.LOOP_FAILED, loop="after_commit", batch_id=made[0][0].batch_id, error=str(error))
 
     async def _arm(self, made: Sequence[Made]) -> None:
         decisions = {id(decision): decision for _, decision in made}
@@ -55,17 +62,14 @@ class AfterCommit:
 
     async def _confirm(self, made: Sequence[Made]) -> None:
         applied: list[Owed] = []
-        try:
-            for slot, of_slot in _by_slot(made).items():
-                reply = await self._stock.confirm(slot, of_slot.effects)
-                if isinstance(reply, Lost):
-                    await self._directory.report_lost(of_slot.sale, reply.found)
-                    continue
-                note_write_offs(slot, of_slot.owed, reply.changed)
-                applied += of_slot.owed
-            await self._orders.clear_owed(applied)
-        except Unavailable as error:
-            warn(Action.LOOP_FAILED, loop="after_commit", batch_id=made[0][0].batch_id, error=str(error))
+        for slot, of_slot in _by_slot(made).items():
+            reply = await self._stock.confirm(slot, of_slot.effects)
+            if isinstance(reply, Lost):
+                await self._directory.report_lost(of_slot.sale, reply.found)
+                continue
+            note_write_offs(slot, of_slot.owed, reply.changed)
+            applied += of_slot.owed
+        await self._orders.clear_owed(applied)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from service.core.directory import SaleDirectory
-from service.domain.errors import Unavailable
+from service.domain.errors import DropgateError
 from service.domain.ids import ReservationId
 from service.domain.order import Owed
 from service.domain.stock import Effect, Lost, Slot
@@ -23,10 +23,10 @@ class Releases:
         self._orders = orders
 
     async def try_apply(self, owed: Sequence[Owed]) -> None:
-        """Right after the COMMIT that owes them: best effort, the keeper repeats what fails."""
+        """Right after the COMMIT that owes them: best effort, the keeper repeats what fails, for whatever reason."""
         try:
             await self.apply(owed)
-        except Unavailable as error:
+        except DropgateError as error:
             warn(Action.LOOP_FAILED, loop="release", error=str(error), first=owed[0].reservation_id if owed else None)
 
     async def apply(self, owed: Sequence[Owed]) -> int:
