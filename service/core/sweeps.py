@@ -3,11 +3,12 @@ will."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.core.apart import Apart
 from service.core.check_back import CheckBacks
-from service.core.claims import claims_of_stored, lacks_body, note_unreadable
+from service.core.claims import BatchClaims, claims_of_stored, lacks_body, note_unreadable
 from service.core.directory import SaleDirectory
 from service.core.ending import EndingService
 from service.core.order_intake import OrderIntake
@@ -33,10 +34,12 @@ from service.ports.stock import Stock
 ORDERS_A_TURN = 500
 BATCHES_A_TURN = 64
 OWED_A_TURN = 500
+ORDERS_A_TRANSACTION = 512
 PAYMENTS_A_TURN = 200
 DISCARDED_A_TURN = 500
 """Bounds of one turn: each about a tenth of a second of the stores' time; a full turn is followed by the next at
-once."""
+once. 64 batches may be 8,192 orders: more than a slow database takes within one transaction's time, so that they go in
+several."""
 
 
 class ExpirySweep:
@@ -147,12 +150,23 @@ class UndeliveredSweep:
             # No message came for it, and its slot cannot say what was asked. In an older epoch its check-back will.
             await self._directory.report_lost(sale, await self._stock.server_ids(slot))
         claims = [claims_of_stored(sale, id_, stored) for id_, stored in reply.found.items()]
-        fates = await self._intake.decide_stored(claims)
-        return _Swept(batches=len(fates.ended()), age_s=self._age_s(reply))
+        ended = [len((await self._intake.decide_stored(part)).ended()) for part in _parts(claims)]
+        return _Swept(batches=sum(ended), age_s=self._age_s(reply))
 
     def _age_s(self, reply: Batches) -> float:
         oldest_ms = min(stored.message.created_at_ms for stored in reply.found.values())
         return (self._clock.now_ms() - oldest_ms) / 1000
+
+
+def _parts(batches: Sequence[BatchClaims]) -> Iterator[list[BatchClaims]]:
+    """Of ORDERS_A_TRANSACTION each at most; whole batches, which are smaller than that."""
+    part: list[BatchClaims] = []
+    for batch in batches:
+        if part and sum(len(it.claims) for it in (*part, batch)) > ORDERS_A_TRANSACTION:
+            yield part
+            part = []
+        part.append(batch)
+    yield part
 
 
 class WaitingPaymentsSweep:

@@ -175,6 +175,10 @@ class StoreUnavailable(Unavailable):
     code = "outcome_unknown"
 
 
+class StoreTimedOut(StoreUnavailable):
+    """The SQL database was not done in time: a row is stuck, it was too much at once, or it is away without a word."""
+
+
 class BrokerUnavailable(Unavailable):
     """The broker did not answer in time; a message may still have been stored."""
 

@@ -12,7 +12,7 @@ from sqlalchemy import Row, Select, exc
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.adapters.sql.database import Database, Lane
-from service.domain.errors import InvariantBroken, Permanent, RowRefused, StoreUnavailable
+from service.domain.errors import InvariantBroken, Permanent, RowRefused, StoreTimedOut, StoreUnavailable
 from service.domain.ids import SaleId
 from service.observability import metrics
 
@@ -112,7 +112,7 @@ async def _transaction(database: Database, work: SqlWork[T], *, one_snapshot: bo
         result = await work(connection)
         if asyncio.get_running_loop().time() >= ends_s:
             # A process that slept with what it had read. GET has said by its clock what becomes of an id (§3.3).
-            raise StoreUnavailable("sql", "the time was over before the COMMIT: rolled back")
+            raise StoreTimedOut("sql", "the time was over before the COMMIT: rolled back")
         await connection.commit()
         return result
 
@@ -163,7 +163,7 @@ async def _bounded(timeout_s: float) -> AsyncIterator[None]:
     except exc.TimeoutError as error:
         raise StoreUnavailable("sql", "every connection is in use") from error
     except TimeoutError as error:
-        raise StoreUnavailable("sql", f"no answer within {timeout_s} s") from error
+        raise StoreTimedOut("sql", f"no answer within {timeout_s} s") from error
     except OSError as error:
         raise StoreUnavailable("sql", type(error).__name__) from error
 
