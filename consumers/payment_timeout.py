@@ -11,7 +11,7 @@ from service.ports.messaging import Topic, Transport
 
 MESSAGES_A_RECEIVE = 16
 INVISIBLE_S = 30.0
-"""Longer than the cancellation of 16 batches."""
+"""Longer than a receive may take (PROCESS_S), whatever is stuck, and the margin that a transport keeps of it."""
 
 
 async def run(

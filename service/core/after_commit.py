@@ -22,8 +22,8 @@ from service.ports.orders import OrderStore
 from service.ports.stock import Stock
 
 AFTER_COMMIT_S = 3.0
-"""For everything here together. The messages are held for 30 s (INVISIBLE_S), and the transaction before may have taken
-a third of that."""
+"""For everything here together. The messages are held for 30 s (INVISIBLE_S), and the transactions before may have
+taken half of that (COMMIT_S)."""
 
 Made = tuple[BatchClaims, Decision]
 """A batch, or a part of one, and the decision on its sale that it was in."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from service.core.ending import EndingService
 from service.domain.batch import decode_payment_timeout
 from service.domain.errors import DropgateError, Unavailable, UndecodableMessage, UnknownSchema
+from service.domain.ids import SaleId
 from service.domain.order import Order
 from service.domain.reservation import Status
 from service.observability.actions import Action
@@ -22,6 +24,12 @@ EARLY_MIN_S, EARLY_MAX_S = 1.0, 300.0
 """An early message waits at its consumer, in pieces: a time to come does not hold back a broker whose clock is ahead of
 ours, a pause does. A window is extended by 5 minutes at most, and every transport can pause for as long."""
 
+SALES_AT_ONCE = 4
+"""Sales side by side: one that is stuck holds up the others only together with three more."""
+PROCESS_S = 20.0
+"""For one receive: two transactions that take all their time. The messages are held for 30 s (INVISIBLE_S); what is not
+done by then comes again."""
+
 
 class PaymentExpiry:
     def __init__(self, orders: OrderStore, endings: EndingService, clock: Clock) -> None:
@@ -30,7 +38,24 @@ class PaymentExpiry:
         self._clock = clock
 
     async def process(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, Outcome]]:
-        return [(delivery, await self._one(delivery)) for delivery in deliveries]
+        """Sale by sale, side by side, since one may be stuck; of one sale one after the other."""
+        until_s = asyncio.get_running_loop().time() + PROCESS_S
+        at_once = asyncio.Semaphore(SALES_AT_ONCE)
+
+        async def of_sale(its: list[Delivery]) -> list[tuple[Delivery, Outcome]]:
+            async with at_once:
+                return [(delivery, await self._in_time(delivery, until_s)) for delivery in its]
+
+        return [it for settled in await asyncio.gather(*map(of_sale, _by_sale(deliveries))) for it in settled]
+
+    async def _in_time(self, delivery: Delivery, until_s: float) -> Outcome:
+        try:
+            async with asyncio.timeout_at(until_s):
+                return await self._one(delivery)
+        except TimeoutError:
+            why = f"not done within {PROCESS_S:g} s of its receive"
+            warn(Action.MESSAGE_WAITS, message_id=delivery.message_id, attempt=delivery.attempt, why=why)
+            return RetryAfter(delay_s=RETRY_S, why=why)
 
     async def _one(self, delivery: Delivery) -> Outcome:
         try:
@@ -58,3 +83,18 @@ class PaymentExpiry:
         if not left_ms:
             return Done()
         return RetryAfter(delay_s=min(max(EARLY_MIN_S, min(left_ms) / 1000), EARLY_MAX_S), why="before its time")
+
+
+def _by_sale(deliveries: Sequence[Delivery]) -> list[list[Delivery]]:
+    by_sale: dict[SaleId | None, list[Delivery]] = {}
+    for delivery in deliveries:
+        by_sale.setdefault(_sale_of(delivery), []).append(delivery)
+    return list(by_sale.values())
+
+
+def _sale_of(delivery: Delivery) -> SaleId | None:
+    """None: unreadable, which asks no store for anything."""
+    try:
+        return decode_payment_timeout(delivery.body).sale_id
+    except UndecodableMessage:
+        return None
