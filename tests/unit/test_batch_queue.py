@@ -224,8 +224,8 @@ def test_of_a_batch_in_parts_the_gravest_fate_counts() -> None:
 
 
 def test_a_receive_is_over_before_its_messages_come_again() -> None:
-    """At most: a transaction that uses all its time, a look, and what then is smaller (COMMIT_S); what a thread of SQLite
-    needs to end; what follows; and a margin for messages that were held for a while already."""
+    """At most: a transaction that uses all its time, a look, and what then is smaller (COMMIT_S); what a thread of
+    SQLite needs to end; what follows; and a margin for messages that were held for a while already."""
     assert DatabaseOptions().transaction_timeout_s + order_intake.LOOK_S + PART_S <= order_intake.COMMIT_S
     ends_s = order_intake.COMMIT_S + LEFT_ALONE_S + after_commit.AFTER_COMMIT_S
     assert ends_s + GrpcSettings.stale_margin_s < order_consumer.INVISIBLE_S
